@@ -1,6 +1,6 @@
 """Faults of nodes, links and the controller: bound and measured value of each, and what clush does with the same fault.
 
-    python bench/faults.py [--only NAME]... [--json FILE]
+    python bench/faults.py [--only NAME]...
 
 The nodes are real OpenSSH servers on loopback addresses (as in tests/wire), network namespaces where root can make them
 (tests/lab), and labs. The bounds are in docs/reliability.md; a broken one makes the exit code 1. Values of clush
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import re
 import resource
@@ -418,16 +417,12 @@ def ranks() -> Iterator[Row]:
             return run_lab(place, "2x4", "--probes", "p2p", "--timeout", f"{DEADLINE:g}", faults=faults).seconds
 
         healthy = seconds("healthy")
-        for kind in ("absent", "kill", "stop"):
-            took = seconds(kind, f"n000:1>n001:2={kind}")
-            # Starting ranks again imports PyTorch again, which is most of a healthy run.
-            text = {"absent": "rank that never joins", "kill": "rank killed", "stop": "rank host stopped"}[kind]
-            yield Row(
-                f"{text} (sweep of 56 pairs, healthy {healthy:.1f} s): more",
-                took - healthy,
-                "s",
-                healthy + DEADLINE + BUSY,
-            )
+        # Starting ranks again imports PyTorch again, which is most of a healthy run.
+        bound = healthy + DEADLINE + BUSY
+        kinds = {"absent": "rank that never joins", "kill": "rank killed", "stop": "rank host stopped"}
+        for kind, text in kinds.items():
+            more = seconds(kind, f"n000:1>n001:2={kind}") - healthy
+            yield Row(f"{text} (sweep of 56 pairs, healthy {healthy:.1f} s): more", more, "s", bound)
 
 
 FAULTS: dict[str, Callable[[], Iterator[Row]]] = {
@@ -447,7 +442,6 @@ def main() -> int:
     """Run the benchmark; the exit code is 1 where a bound is broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=list(FAULTS))
-    parser.add_argument("--json", type=Path, help="write the rows to a file")
     args = parser.parse_args()
     if lack := missing():
         print(f"not run: {lack}")
@@ -464,8 +458,6 @@ def main() -> int:
             print(
                 f"{row.fault:66} {bound:>10} {f'{row.value:.3g}{unit}':>12} {ratio:>6}{'  BROKEN' * broken}", flush=True
             )
-    if args.json:
-        args.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
     return int(any(row.bound is not None and row.value > row.bound for row in rows))
 
 

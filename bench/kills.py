@@ -1,6 +1,6 @@
 """Random kills in each phase of a session, and whether anything of it is left on nodes after the lease and 3 s.
 
-    python bench/kills.py [--kills 100] [--seed 1] [--json FILE]
+    python bench/kills.py [--kills 100] [--seed 1]
 
 Needs root: three nodes in network namespaces (`fabtui.lab.network`) with a management network, a folder for
 temporary files and one for shared memory each. The seed decides when and what: the controller is killed, stopped for
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import signal
@@ -205,7 +204,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the kills to a file")
     args = parser.parse_args()
     if lack := missing():
         print(f"not run: {lack}")
@@ -221,8 +219,6 @@ def main() -> int:
             f"{kind:11} {len(some):4} kills, {sum(kill.there > 0 for kill in some)} with processes on nodes, "
             f"gone after {longest} s at most, {bad} with something left"
         )
-    if args.json:
-        args.json.write_text(json.dumps([kill._asdict() for kill in done], indent=1))
     return int(any(kill.gone is None or kill.left or kill.phase not in PHASES for kill in done))
 
 

@@ -1,6 +1,6 @@
 """One lying node of three: what becomes of the cells of the two honest ones, and whether the liar is named.
 
-    python bench/lying.py [--only MODE]... [--json FILE]
+    python bench/lying.py [--only MODE]...
 
 The liar runs its true node side behind a proxy (tests/liar.py) that changes its messages or adds others: keys of tests
 of others, results of others, repeated and shuffled messages, floods, values of wrong types. The nodes are those of a
@@ -59,7 +59,6 @@ def main() -> int:
     """Run the modes; the exit code is 1 where a lie has an effect on honest nodes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=list(liar.MODES))
-    parser.add_argument("--json", type=Path, help="write the rows to a file")
     args = parser.parse_args()
     print(f"{'mode':10} {'honest':>6} {'bad':>4} {'own bad':>7} {'s':>6}  the finding that names the liar")
     rows: list[Row] = []
@@ -67,8 +66,6 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
             rows.append(row := measure(mode, Path(folder)))
         print(f"{mode:10} {row.honest:6} {row.bad:4} {row.own:7} {row.seconds:6.1f}  {row.named}", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps([row._asdict() for row in rows], indent=1))
     whole = max(row.honest for row in rows)
     silent = [row.mode for row in rows if row.mode in liar.ON_STORE and not row.named]
     return int(bool(silent) or any(row.bad or row.honest < whole for row in rows))

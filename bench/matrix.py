@@ -1,6 +1,6 @@
 """All pairs of the GPUs of this host, cold, in one run: fabtui, the CUDA sample, one launch per pair, and the floor.
 
-    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3] [--json]
+    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3]
 
 Everything that uses all GPUs starts cold, as for a user: nothing has used them for ``--idle`` seconds. (On eight H200
 the driver takes 2.6 s to initialise then, and 1.4 s right after another process.)
@@ -11,7 +11,7 @@ the driver takes 2.6 s to initialise then, and 1.4 s right after another process
 - rank host: one rank host started directly. Its times run from the start of its process to the last number of the
   world layer, and of the pair layer.
 - fabtui run: the whole tool, from the start of its process to the same two numbers.
-- p2pBandwidthLatencyTest, nvbandwidth: if they are found; the sample is built where its source and nvcc are.
+- p2pBandwidthLatencyTest: if it is found, or built where its source and nvcc are.
 - one launch per pair: torch.distributed with NCCL under torchrun, as common scripts do it, and two processes without
   torchrun. The mean of three launches each is multiplied by the number of ordered pairs; these figures are marked as
   extrapolated.
@@ -227,15 +227,6 @@ def _nvcc() -> str | None:
     return shutil.which("nvcc") or next(iter(glob.glob("/usr/local/cuda*/bin/nvcc")), None)
 
 
-def nvbandwidth(gpus: list[str]) -> Found:
-    """Run the two copy-engine tests between devices of nvbandwidth."""
-    path = shutil.which("nvbandwidth")
-    if path is None:
-        raise FileNotFoundError("not on this host")
-    tests = ["device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"]
-    return {"seconds": _timed([path, "-t", *tests], gpus), "path": path}
-
-
 def launches(gpus: list[str], size: int, python: str, runner: list[str]) -> Found:
     """Launch three jobs of two GPUs, one after the other."""
     last = len(gpus) - 1
@@ -316,17 +307,13 @@ def show(found: Found) -> None:
         row(f"{name}: last number of the pair layer", one.get("pairs"), f"{one['pairs_ok']} of {ordered} ok")
         if "whole" in one:
             row(f"{name}: its end", one["whole"], "suspects again, GPUs given back, summary")
-    for name, one in ((SAMPLE, found["sample"]), ("nvbandwidth, read and write between devices", found["nvbandwidth"])):
-        row(name, one.get("seconds"), one.get("error", one.get("path", "")))
+    row(SAMPLE, found["sample"].get("seconds"), found["sample"].get("error", found["sample"].get("path", "")))
     for name, one in found["launches"].items():
         if "error" in one:
             row(f"a launch a pair, {name}", None, one["error"])
         else:
-            row(
-                f"a launch a pair, {name}: one",
-                one["mean"],
-                "mean of " + ", ".join(f"{s:.2f}" for s in one["launches"]),
-            )
+            each = ", ".join(f"{seconds:.2f}" for seconds in one["launches"])
+            row(f"a launch a pair, {name}: one", one["mean"], f"mean of {each}")
             row(f"a launch a pair, {name}: all {ordered}", one["extrapolated"], "extrapolated, not run")
     print()
     show_bars(found)
@@ -368,7 +355,6 @@ def measure(gpus: list[str], size: int, python: str, idle: float, repeat: int) -
         "nccl_alone": cold("NCCL alone", lambda: nccl_alone(gpus)),
         "fabtui_run": cold("fabtui run", lambda: tool(gpus, size, python)),
         "sample": cold(SAMPLE, lambda: sample(gpus)),
-        "nvbandwidth": attempt("nvbandwidth", lambda: nvbandwidth(gpus)),
         "launches": {
             "torchrun": attempt("a launch a pair, torchrun", lambda: launches(gpus, size, python, TORCHRUN)),
             "bare": attempt("a launch a pair, bare", lambda: launches(gpus, size, python, [])),
@@ -383,7 +369,6 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python that has fabtui and torch (this one)")
     parser.add_argument("--idle", type=float, default=7.0, help="seconds without use before each (7)")
     parser.add_argument("--repeat", type=int, default=3, help="floors and rank hosts (3)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     text = options.bytes
     size = int(float(text[:-1]) * UNITS[text[-1].upper()]) if text[-1].upper() in UNITS else int(text)
@@ -391,11 +376,7 @@ def main() -> None:
     if len(gpus) < 2:
         print(f"this host has {len(gpus)} GPUs that may be used; a matrix needs two", file=sys.stderr)
         return
-    found = measure(gpus, size, options.python, options.idle, max(1, options.repeat))
-    if options.json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(found)
+    show(measure(gpus, size, options.python, options.idle, max(1, options.repeat)))
 
 
 if __name__ == "__main__":

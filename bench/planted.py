@@ -337,47 +337,23 @@ class Fabric:
             {"address": self.address(at, nic), "nic": f"eth{nic}", "rail": nic, "prefix": 24, "family": 4}
             for nic in range(self.nics())
         ]
+        port = {"port": 1, "state": "Active", "rate": rate, "link_layer": link}
+        wire = {"state": "up", "kind": "ethernet", "mtu": 9000, "speed_mbps": int(rate * 1000)}
         return {
             "host": node,
             "driver": "570.86.15",
             "cuda": "12.8",
             "gpus": [
                 {
-                    "index": end.index,
-                    "name": end.name,
-                    "uuid": end.uuid,
-                    "bus": end.bus,
-                    "memory": 141 * GIB,
+                    **{"index": end.index, "name": end.name, "uuid": end.uuid, "bus": end.bus, "memory": 141 * GIB},
+                    **{"nic": end.nic, "nic_path": "PIX", "numa": self.half(end) if shape.leaves_known else None},
                     "pcie": {"gen": 5, "gen_max": 5, "width": 16, "width_max": 16},
-                    "nic": end.nic,
-                    "nic_path": "PIX",
-                    "numa": self.half(end) if shape.leaves_known else None,
                     "processes": [],
                 }
                 for end in mine
             ],
-            "ib": [
-                {
-                    "ca": f"mlx5_{nic}",
-                    "port": 1,
-                    "state": "Active",
-                    "rate": rate,
-                    "link_layer": link,
-                    "netdev": f"eth{nic}",
-                }
-                for nic in range(self.nics() if link else 0)
-            ],
-            "nics": [
-                {
-                    "name": f"eth{nic}",
-                    "state": "up",
-                    "kind": "ethernet",
-                    "mtu": 9000,
-                    "speed_mbps": int(rate * 1000),
-                    "addresses": [addresses[nic]],
-                }
-                for nic in range(self.nics())
-            ],
+            "ib": [{**port, "ca": f"mlx5_{nic}", "netdev": f"eth{nic}"} for nic in range(self.nics() if link else 0)],
+            "nics": [{**wire, "name": f"eth{nic}", "addresses": [addresses[nic]]} for nic in range(self.nics())],
             "data_addresses": addresses,
             "limits": {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 1 << 20, "hard": 1 << 20}},
             "pythons": [{"path": "/usr/bin/python3", "torch": "2.6.0", "nccl_version": "2.21.5"}],

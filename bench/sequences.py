@@ -31,16 +31,10 @@ SESSIONS = 5
 
 async def sequences(args: argparse.Namespace, lab: StandingLab, seeds: list[int]) -> None:
     names = [f"n{number:03d}" for number in range(NODES)]
-
-    def fault(text: str) -> None:
-        lab.ask("fault", [text])
-
-    def heal(*places: str) -> None:
-        lab.ask("heal", places)
-
+    where = names, lab.ssh_config, lambda text: lab.ask("fault", [text]), lambda *places: lab.ask("heal", places)
     size = 256 << 20 if args.gpu else 4 << 20
     with args.to.open("a") as file:
-        async with kept_session.kept(names, lab.ssh_config, fault, heal, force=args.gpu, bytes=size) as session:
+        async with kept_session.kept(*where, force=args.gpu, bytes=size) as session:
             for seed in seeds:
                 try:
                     result = await kept_session.run(session, kept_session.planned(seed, names))

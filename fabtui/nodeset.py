@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from importlib import import_module
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
@@ -207,12 +208,10 @@ def _group_sets(name: str) -> list[str]:
 
 def group_names() -> list[str]:
     """Return the names of the default source's groups, of which there may be none. Blocks: it may run a command."""
-    from ClusterShell.NodeSet import std_group_resolver
-    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
-
+    sets, errors = (import_module(f"ClusterShell.{name}") for name in ("NodeSet", "NodeUtils"))
     try:
-        names = sorted(map(str, std_group_resolver().grouplist()))
-    except (GroupResolverError, GroupSourceError):
+        names = sorted(map(str, sets.std_group_resolver().grouplist()))
+    except (errors.GroupResolverError, errors.GroupSourceError):
         return []
     return [name for name in names if _GROUP.fullmatch(name)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import re
 import shutil
@@ -48,6 +49,8 @@ time.tzset()
 ALLOWED_SKIPS = re.compile(
     r"\b(GPUs?|CUDA|NCCL|real samples?|Python 3\.8|Chromium|only root|namespaces cannot be made|no package index)\b"
 )
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 #: Characters of a parameter's text that may be in the name of a test.
 _LONGEST_ID = 200

@@ -31,19 +31,8 @@ def packages(wheel: Path, python: str, machine: str, folder: Path) -> dict[str, 
     Raises:
         CalledProcessError: There are no wheels of a package for this version and machine.
     """
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--target",
-        folder,
-        "--only-binary",
-        ":all:",
-    ]
-    command += ["--python-version", python, "--python-platform", f"{machine}-{LIBC}"]
+    command: list[str | Path] = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", folder]
+    command += ["--only-binary", ":all:", "--python-version", python, "--python-platform", f"{machine}-{LIBC}"]
     command += ["--constraint", ROOT / "requirements.lock", wheel]
     subprocess.run(command, check=True)
     files = {}

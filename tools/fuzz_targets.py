@@ -5,30 +5,39 @@ A target takes bytes. Where it has several readers, the first byte chooses one.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import atexit
 import base64
+import bz2
 import contextlib
 import functools
 import gzip
+import importlib
 import io
 import itertools
 import json
+import lzma
 import os
 import pickle
+import pkgutil
 import random
 import re
+import shlex
 import shutil
 import socket
 import sqlite3
+import sys
 import tempfile
 import traceback
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from fabtui.cli.options_from_args import nodes_from
+from fabtui.cli.options_from_args import nodes_from, request_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.job import flight_recorder
@@ -50,7 +59,7 @@ from fabtui.history.query import RememberedFindings, read_overview
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats, formats_in
 from fabtui.importers.formats.job_dumps import FlightDumps
-from fabtui.importers.result import read
+from fabtui.importers.result import Result, read
 from fabtui.importers.to_model.dispatch import convertible, events, model
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
@@ -76,6 +85,7 @@ from fabtui.session.ranks.rendezvous_store import StoreMember, StoreServer
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import Rewriter
 from fabtui.sharing.session_file import SessionFile
+from fabtui.sharing.suspect import suspects
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.known_hosts import load_file
@@ -454,6 +464,7 @@ def _share(data: bytes) -> None:
     rewriter = Rewriter(identities, b"key")
     copy = io.BytesIO()
     source.write(rewriter.value, copy)
+    suspects(rewriter)
     again = SessionFile(_file(copy.getvalue(), "copy"))
     if again.kind != source.kind:
         raise Leak(f"a {source.kind} became a {again.kind}")
@@ -479,6 +490,7 @@ def _session_files() -> Iterator[bytes]:
         "gid fe80::1 of node00417xib0",
         "131.0.0.7 10.1.2.0/24 50:6b:4b:c7:12:34",
         "/home/al/x al@node00417x [::1]:22",
+        "--token aB3d password='x y' Cookie: a=b; eyJhbGciOi.eyJzdWIi.x ip-10-1-2-3 enx9c63c0aabb47",
     )
     start = {"kind": "start", "seq": 1, "time": 1.0, "nodes": ["node00417x"], "options": {}, "version": "0.2.0"}
     logs = [{"kind": "log", "seq": 2 + at, "time": 2.0, "level": "info", "text": text} for at, text in enumerate(texts)]
@@ -504,16 +516,19 @@ def _history(data: bytes) -> None:
     """Add a recording to a history, or read one with foreign values or damaged pages; then write a session into it."""
     from tests.past import MOVED, entry
 
-    number, rest = _choice(data, 3)
+    number, rest = _choice(data, 4)
     for old in place().glob("history.*"):
         old.unlink()
-    path = _file(_good_history() if number < 2 else _damaged(rest), "history.sqlite")
+    path = _file(_damaged(rest) if number == 2 else _good_history(), "history.sqlite")
     path.chmod(0o600)
     if number == 0:
         for _, problem in add_recordings([_file(rest, "recording.jsonl")], path, title):
             _fit(one_line(problem))
     elif number == 1:
         _replace_values(path, rest)
+    elif number == 3:
+        with contextlib.closing(sqlite3.connect(path)) as base, contextlib.suppress(sqlite3.Error):
+            base.executescript("".join(_SCHEMAS[byte % len(_SCHEMAS)] for byte in rest[:4]))
     for subject in ("", "n061", MOVED):
         found = read_overview(path, 0.0, subject, courses=3)
         _fit(report_text(history_blocks(found, ASCII, 100), 100, True))
@@ -549,6 +564,19 @@ def _replace_values(path: Path, data: bytes) -> None:
 
 
 _WITH_ROWID = ("session", "component", "finding")
+#: What others may add to the tables of a history: queries that run when it is read or written.
+_ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
+_SCHEMAS = [
+    text.format(table)
+    for table in ("session", "component", "stay", "seen", "share", "usual", "finding", "reading")
+    for text in (
+        f"ALTER TABLE {{0}} RENAME TO old_{{0}}; CREATE VIEW {{0}} AS {_ENDLESS};",
+        "CREATE TRIGGER t_{0} AFTER INSERT ON {0} BEGIN DELETE FROM component; END;",
+        "ALTER TABLE {0} ADD COLUMN more AS (randomblob(1e6));",
+        "CREATE INDEX i_{0} ON {0}(abs(1));",
+        "DROP TABLE {0};",
+    )
+]
 
 
 def _histories() -> Iterator[bytes]:
@@ -563,6 +591,7 @@ def _histories() -> Iterator[bytes]:
             for *names, _ in lines:
                 yield b"\x01" + json.dumps([*names, None]).encode()
                 yield b"\x01" + json.dumps([*names, "x"]).encode()
+    yield from (b"\3" + bytes([number]) for number in range(len(_SCHEMAS)))
     for at in (18, 24, 40, 56, 60, 68, 100, 4096, 8200, 20000):
         yield b"\2" + at.to_bytes(4, "big") + b"\xff" + (at + 1).to_bytes(4, "big") + b"\0"
 
@@ -584,10 +613,13 @@ def _imported(data: bytes) -> None:
             source = next(sources._texts("file_3", io.BytesIO(rest)))
     except InputError:
         return
-    result = read(source, kinds[number])
+    # Tables take far longer than reading.
+    _judged(read(source, kinds[number]), tables=len(rest) % 4 == 0)
+
+
+def _judged(result: Result, tables: bool) -> None:
     json.dumps(result.as_json(), allow_nan=False)
-    if len(rest) % 4 == 0:
-        # Tables take far longer than reading.
+    if tables:
         _fit(text_of(result, 100, plain=True))
     dumps = FlightDumps()
     if dumps.take(result):
@@ -596,6 +628,51 @@ def _imported(data: bytes) -> None:
     if convertible(result.kind):
         list(events([result]))
         _shown(model([result]))
+
+
+def _archives(data: bytes) -> None:
+    """Unpack all members of a packed file."""
+    with mock.patch.object(sources, "_json_of_pickle", _json_of_pickle):
+        for source in sources._texts("file_3", io.BytesIO(data)):
+            _fit(one_line(source.name))
+            if len(source.text) > sources.MOST_BYTES:
+                raise Leak(f"{len(source.text)} characters")
+
+
+def _packed() -> Iterator[bytes]:
+    text = b"NCCL WARN x\n" * 9
+    yield from (gzip.compress(text) + gzip.compress(text), bz2.compress(text), lzma.compress(text))
+    yield b"\x28\xb5\x2f\xfd" + text
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", method) as archive:
+            for name, content in {"a": text, "../b": gzip.compress(text), "c/": b"", "d": b"", "\x1b[2J": text}.items():
+                archive.writestr(name, content)
+        yield made.getvalue()
+        with zipfile.ZipFile(outer := io.BytesIO(), "w", method) as archive:
+            archive.writestr("inner.zip", made.getvalue())
+        yield outer.getvalue()
+
+
+@functools.cache
+def _lines_of_samples() -> tuple[list[str], ...]:
+    texts = (data.decode("utf-8", "replace") for data in _samples())
+    return tuple(lines for text in texts if len(lines := text.splitlines()[:256]) > 2)
+
+
+def _blocks(data: bytes) -> None:
+    """Read lines of a sample in any order, as `grep` and copies by hand leave them: a byte for each line."""
+    number, rest = _choice(data[1:], 256)
+    every = _lines_of_samples()
+    lines = every[(data[0] << 8 | number if data else 0) % len(every)]
+    text = "".join(f"{lines[byte % len(lines)]}\n" for byte in rest[:300])
+    _judged(read(sources.Source("file_3", text)), tables=len(rest) % 4 == 0)
+
+
+def _orders() -> Iterator[bytes]:
+    for number, lines in enumerate(_lines_of_samples()):
+        head, order = number.to_bytes(2, "big"), range(min(len(lines), 60))
+        yield from (head + bytes(order), head + bytes(reversed(order)))
 
 
 def _parsed(data: bytes) -> None:
@@ -693,8 +770,6 @@ def _logs() -> Iterator[bytes]:
 
 def _config(data: bytes) -> None:
     """Read the settings file, and merge it with arguments."""
-    import argparse
-
     from fabtui.screen.app import FabricApp
     from fabtui.screen.keymap import check_keys
 
@@ -722,7 +797,124 @@ def _settings() -> Iterator[bytes]:
         table = line if line.startswith("[") else table
         if line.removeprefix("#") in settings and table:
             yield f"{table}\n{line.removeprefix('#')}\n".encode()
+    yield from (f"[session]\niters = {many}\n".encode() for many in ("9" * 4400, "0x" + "f" * 4400))
     yield b'[session.env]\nNCCL_DEBUG = "INFO"\n[keys]\nmain.filter = "f5,ctrl+r"\n'
+
+
+#: Commands that ask no node, start no process and serve nobody; of the others, the arguments are read.
+_OFFLINE = ("config", "diff", "explain", "help", "history", "read", "replay", "report", "share")
+
+
+class _ArgumentsAlone:
+    """A command that reads its arguments."""
+
+    def __getattr__(self, execute: str) -> Callable[[argparse.Namespace], int]:
+        return lambda args: 0 * len(request_from(args).outputs)
+
+
+def _words(data: bytes) -> None:
+    """Run a command line, a word in each line, in a folder with a recording and a log; see `_OFFLINE`."""
+    import fabtui.cli.main as entry
+
+    def command(name: str) -> Any:
+        if name.rpartition(".")[2] in _OFFLINE or not name.startswith("fabtui.cli.commands."):
+            return importlib.import_module(name)
+        return _ArgumentsAlone()
+
+    def crash(error: BaseException) -> str:
+        raise error
+
+    # Not outside of the folder.
+    words = [os.fsdecode(word) for word in data.split(b"\n")[:40] if not re.match(rb"(-[^=]*=?)?[~/]|.*\.\.", word)]
+    errors = io.StringIO()
+    _file(_recording_of_words(), "s.jsonl")
+    _file(b"n0:1:2 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n", "log.txt")
+    folders = dict.fromkeys(("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"), str(place()))
+    with (
+        mock.patch.dict(os.environ, folders),
+        mock.patch.object(entry, "import_module", command),
+        mock.patch.object(entry, "report_crash", crash),
+        mock.patch("gc.freeze"),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
+        contextlib.chdir(place()),
+        redirect_stderr(errors),
+    ):
+        try:
+            code = entry.main(words)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 2
+    text = errors.getvalue()
+    _fit(text)
+    if "Traceback" in text or "this is a bug" in text or (code == 2 and not text.strip()):
+        raise Leak(f"exit code {code}: {text[-300:]}")
+
+
+@functools.cache
+def _recording_of_words() -> bytes:
+    return next(_recordings())
+
+
+def _command_lines() -> Iterator[bytes]:
+    """Yield the examples in the help of all commands."""
+    import fabtui.cli.commands as package
+
+    for module in pkgutil.iter_modules(package.__path__, "fabtui.cli.commands."):
+        for line in re.findall(
+            r"^  fabtui (.+)$", str(getattr(importlib.import_module(module.name), "HELP", "")), re.M
+        ):
+            words = re.sub(r"\S+\.jsonl(?:\.gz)?\b", "s.jsonl", re.split(r" {3,}|[|>#]", line)[0])
+            with contextlib.suppress(ValueError):
+                yield "\n".join(shlex.split(re.sub(r"\S+\.(?:txt|log)\b", "log.txt", words))).encode("utf-8", "replace")
+
+
+def mutated_words(data: bytes, chance: random.Random) -> bytes:
+    """Change words of a command line: one left out, doubled, moved, cut, or replaced by an odd one."""
+    words = data.split(b"\n")
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(words) + 1)
+        match chance.randrange(5):
+            case 0:
+                del words[at : at + 1]
+            case 1:
+                words[at:at] = words[at : at + 1] * 2
+            case 2:
+                chance.shuffle(words)
+            case 3:
+                words[at : at + 1] = [word[: chance.randrange(len(word) + 1)] for word in words[at : at + 1]]
+            case _:
+                words[at:at] = [chance.choice(_ODD)]
+    return b"\n".join(words)
+
+
+_ODD = (
+    *(b"", b"-", b"--", b"---", b"=", b"--=", b"-x", b"\0", b"\x1b[2J", b"\xff", b"9" * 5000, b"-1", b"1e999", b"nan"),
+    *(
+        b"n[0-",
+        b"n[9-1]",
+        b"[",
+        b"*",
+        b"%s",
+        b"{}",
+        b"'",
+        b"--json",
+        b"--csv",
+        b"--nodes",
+        b"--timeout",
+        b"--since",
+        b"run",
+    ),
+    *(
+        b"s.jsonl",
+        b"log.txt",
+        b".",
+        b"--nodes=",
+        b"--pair",
+        b"n0:0>n0:0",
+        "\u202e\u00e9".encode(),
+        b"a" * 5000,
+        b"replay",
+    ),
+)
 
 
 def _hosts(data: bytes) -> None:
@@ -955,9 +1147,9 @@ def _typed() -> Iterator[bytes]:
 
 
 async def _asked(data: bytes) -> None:
-    from fabtui.mcp.tools import MOST_BYTES, text_of
     from fabtui.mcp.permission import Permission
     from fabtui.mcp.server import Door
+    from fabtui.mcp.tools import MOST_BYTES, text_of
 
     def refuse(*given: object) -> Any:
         raise InputError("no node is asked here")
@@ -1045,6 +1237,8 @@ TARGETS: dict[str, Target] = {
     "recording": Target(_recording, _recordings, _REFUSED, "recordings, and what is shown of them", json_lines=True),
     "share": Target(_share, _session_files, _REFUSED, "session files that are shared", json_lines=True),
     "history": Target(_history, _histories, _REFUSED, "recordings and files of the history of a site", json_lines=True),
+    "archives": Target(_archives, _packed, _REFUSED, "packed files and archives"),
+    "blocks": Target(_blocks, _orders, _REFUSED, "lines of outputs in any order"),
     "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes"),
     "parsers": Target(_parsed, lambda: _outputs(True), (), "outputs of commands on nodes"),
     "pickles": Target(_pickle, _dumps, (NotPlain,), "flight recorder dumps"),
@@ -1058,6 +1252,7 @@ TARGETS: dict[str, Target] = {
     "mcp": Target(
         _mcp, _calls, (InputError, TimeoutError), "calls of assistants, and files they name", json_lines=True
     ),
+    "words": Target(_words, _command_lines, (), "command lines"),
     "commands": Target(_commands, _typed, _REFUSED, "command line and filters of the screen"),
 }
 

@@ -30,15 +30,15 @@ _CODE = re.compile(r"(?:FT|E|J)\d{1,4}|xid", re.IGNORECASE)
 _WHERE = "nodes"
 
 
-class Likely(NamedTuple):
+class LikelyCommand(NamedTuple):
     """The words of a command line, and whether they name nodes that are tested only after a further key."""
 
     words: list[str]
     asks: bool = False
 
 
-def likely_command(words: Sequence[str], at: int) -> Likely:
-    """Return the command line that is meant by one whose first word without a dash, at a place, is no command.
+def likely_command(words: Sequence[str], at: int) -> LikelyCommand:
+    """Return the command line that is meant by words, of which the first one without a dash, at a place, names none.
 
     Raises:
         InputError: It is neither a file, a job nor a node; the text names what it may be.
@@ -50,19 +50,19 @@ def likely_command(words: Sequence[str], at: int) -> Likely:
     things, before, after = list(words[at:end]), [*words[:at]], [*words[end:]]
     first = things[0]
     if _exists(first):
-        return Likely([_command_of(things), *before, *things, *after])
+        return LikelyCommand([_command_of(things), *before, *things, *after])
     problem = ""
     if re.fullmatch(r"\d{1,12}(?:[_+]\d{1,9})?", first, re.ASCII):
         status = status_of(first)
         if status.state:
-            return Likely(["job", *before, *things, *after])
+            return LikelyCommand(["job", *before, *things, *after])
         problem = f": {status.problem}"
     elif not (near := nearest(first, [*COMMANDS, *FURTHER, "--version", "--help"])) or not first.isalpha():
         text = ",".join(things)
         try:
             names = expand(text, _WHERE)
             if not (unknown := _unresolved(names)):
-                return Likely(["--nodes", text, *before, *after], asks=True)
+                return LikelyCommand(["--nodes", text, *before, *after], asks=True)
             problem = f": no host {one_line(unknown, 60)} is known here"
         except InputError as error:
             if re.search(r"[\[@,&!^]", text):
@@ -72,7 +72,7 @@ def likely_command(words: Sequence[str], at: int) -> Likely:
     if _CODE.fullmatch(first):
         problem = f"; did you mean fabtui explain {shlex.join(things)}?"
     see = "" if problem.endswith("?") else "; see fabtui --help"
-    raise InputError(f"{one_line(first, 80)!r} is no command, file, job or node{problem}{see}")
+    raise InputError(f"{one_line(first, 80)!r} is neither a command, a file, a job nor a node{problem}{see}")
 
 
 def _exists(word: str) -> bool:

@@ -53,19 +53,25 @@ DIAGNOSIS_TEXTS: dict[str, Callable[[Diagnosis, Path], str]] = {
 }
 
 
+#: Number of lines that a terminal shows at least.
+_SCREEN = 24
+
+
 def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
     """Print the summary of a session, or its preflight if that is all there is; return the exit code.
 
-    The lines about files follow, and the verdict again: the end of a long text is what a terminal shows.
+    The lines about files follow, and after a long text the verdict again: its end is what a terminal shows.
     """
+    text_above = ""
     if found.model.options.get("looks_only"):
         if found.job is not None:
             sys.stdout.write(text(job_blocks(found.job), shown.text_width, plain) + "\n")
         print_preflight(found.model, found.preflight, None, "", False, plain)
     else:
-        sys.stdout.write(summary(found, plain, shown))
+        text_above = summary(found, plain, shown)
+        sys.stdout.write(text_above)
     print_lines(lines)
-    if not found.model.options.get("looks_only"):
+    if text_above.count("\n") > _SCREEN:
         sys.stdout.write("\n" + text([Paragraph(sentence_of(found))], shown.text_width, plain))
     return found.code
 

@@ -1,4 +1,4 @@
-"""What the start screen offers: nodes, jobs, recordings, history, films and labs of this machine."""
+"""Choices of the start screen: nodes, jobs, recordings, history, films and labs of this machine."""
 
 from __future__ import annotations
 

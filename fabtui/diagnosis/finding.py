@@ -84,6 +84,22 @@ class Domain(StrEnum):
     HISTORY = "history"
 
 
+class Role(StrEnum):
+    """What a rule reports, which decides how its findings relate to others about the same components."""
+
+    RESULT = "result"  #: Bad results, whose cause others may name.
+    SLOW = "slow"  #: A component whose results are slow.
+    DEAD = "dead"  #: A component whose results fail.
+    REASON = "reason"  #: What a slow component has in common with its addresses.
+    CAUSE = "cause"  #: Why pairs fail.
+    REPORTED = "reported"  #: An interface that its node reports to be at fault: it holds before anything fails there.
+    CONNECTION = "connection"  #: Connections that never pass: all else that these pairs show follows from it.
+    SETTING = "setting"  #: Addresses and routes of nodes: no other cause is as likely.
+    COUNTER = "counter"  #: What a node counts, which any part of it may cause.
+    CONSEQUENCE = "consequence"  #: What follows from anything else about the same node.
+    PAST = "past"  #: What was bad and passes now: beside connections that some ports break, it is one of these.
+
+
 class Kind(StrEnum):
     """Kind of the subject of a finding, as in JSON."""
 
@@ -230,14 +246,14 @@ class Finding:
 
     @property
     def at_fault(self) -> tuple[str, ...]:
-        """Nodes that it blames: one alone, or those of its fact ``at_fault``; none for a path, a switch or all nodes.
+        """Nodes that it blames: one alone, or those of its fact ``culprits``; none for a path, a switch or all nodes.
 
         A single pair with a different node is no proof against one of them. Both directions of a pair are two cells.
         """
         if self.severity is not Severity.BAD:
             return ()
         if len(self.nodes) != 1:
-            return tuple(self.facts.get("at_fault", ()))
+            return tuple(self.facts.get("culprits", ()))
         ends = {frozenset(pair) for pair in self.cells} if len(self.cells) < 3 else ()
         return () if len(ends) == 1 and any(len(set(map(node_of, pair))) > 1 for pair in ends) else self.nodes
 
@@ -293,6 +309,7 @@ class Rule(ABC, Generic[ContextT]):
     title: ClassVar[str]  #: What the rule finds, for lists of rules.
     severity: ClassVar[Severity] = Severity.BAD  #: Default severity of its findings.
     domain: ClassVar[Domain] = Domain.PAIRS  #: What it looks at.
+    role: ClassVar[Role] = Role.RESULT  #: How its findings relate to others.
     message: ClassVar[str]  #: Template of the title of a finding.
     evidence: ClassVar[tuple[str, ...]] = ()  #: Templates of lines of evidence.
     next_step: ClassVar[str] = ""  #: What to do about it.

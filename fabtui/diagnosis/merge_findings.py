@@ -8,7 +8,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Severity, Steps, Subject
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Role, Severity, Steps, Subject
 from fabtui.diagnosis.knowledge.next_commands import in_order_of_blame
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
@@ -16,31 +16,12 @@ from fabtui.model.session_model import Model
 #: Share of the cells of the smaller of two findings from which both are about the same.
 _SAME = 0.7
 _MOST_COMMANDS = 5
-#: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
-_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT211", "FT220", "FT221"})
-#: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
-_REPORTED = frozenset({"FT220", "FT221"})
-#: Rules about what a slow component has in common with its addresses: they show why it is slow.
-_REASONS = frozenset({"FT207", "FT208"})
-_SLOW = frozenset({"FT020", "FT021", "FT024", "FT025"})
-#: Rules about dead nodes and endpoints, and those about what a node does to all that it has.
-_DEAD_ENDS, _OF_NODES = frozenset({"FT013", "FT014"}), frozenset({"FT206"})
 #: Loss (%) that breaks connections.
 _MUCH_LOSS = 10.0
-#: Rules whose findings follow from any other about the same node.
-_CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
-#: Rules about connections that never pass: all else that these pairs show follows from it.
-CONNECTIONS = frozenset({"FT206", "FT209", "FT210", "FT212"})
-#: Rules about addresses and routes of nodes: no other cause is as likely.
-_FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
-#: The rule about calls that fail on their own node, and the errors that follow from its addresses and interfaces.
-_CALLER, _UNREACHABLE = "FT212", (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
-#: The rule about what was bad and passes now: beside connections that some ports break, it is one of these.
-_PAST = "FT035"
-#: Rules about counters: what a node counts may be caused by any part of it.
-_COUNTERS = frozenset({"FT160", "FT161", "FT162", "FT163", "FT164"})
+#: Errors of calls that follow from the addresses and interfaces of their own node.
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 #: The rule about packets that are sent again: all tests that fail cause them.
 _REPEATED = "FT162"
 #: Subjects from which the pairs of a finding do not follow.
@@ -56,7 +37,7 @@ def joined(
     """
     findings: list[Finding] = []
     for one in results:
-        if (one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP") or one.facts.get("equal_paths"):
+        if (one.rule.role is Role.CONNECTION and one.facts.get("protocols") != "UDP") or one.facts.get("equal_paths"):
             findings = [*_without_consequences(findings, one), one]
             continue
         at = _of_same_cells(findings, one)
@@ -65,18 +46,19 @@ def joined(
         else:
             findings[at] = _folded(findings[at], one)
         yield
-    findings = _of_same_subject(findings)
+    findings = _without_followers(model, findings)
     left: list[Finding] = []
     # What a node sends damaged is the cause of all that fails with it.
     for fact in [fact for fact in facts if fact.facts.get("damages")]:
-        pairs = [(one, _node_pairs(one)) for one in findings]
+        pairs = [(one, _node_pairs(one)) for one in findings if one.severity is Severity.BAD]
         if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
             facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
     # Counters show what happens, the others why.
     for fact in sorted(
-        facts, key=lambda one: (one.rule.id in _COUNTERS, one.rule.id not in _PARTS.values(), -len(_devices_of(one)))
+        facts,
+        key=lambda one: (one.rule.role is Role.COUNTER, one.rule.id not in _PARTS.values(), -len(_devices_of(one))),
     ):
         at = next((at for at, one in enumerate(findings) if _explains(model, fact, one)), None)
         if at is None and fact.rule.id == _REPEATED:
@@ -97,29 +79,39 @@ def joined(
     return findings, left
 
 
-def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings without the ones that a different finding about the same component explains."""
+def _without_followers(model: Model, found: Sequence[Finding]) -> list[Finding]:
+    """Return findings without the ones that follow from a different one, which gets them."""
     left = list(found)
     for one in found:
-        if one.rule.id in _SLOW:
-            cause = next((other for other in left if other.rule.id in _REASONS and other.subject == one.subject), None)
-        elif one.rule.id in _DEAD_ENDS:
-            walls = [other for other in left if other.rule.id in _OF_NODES and other.subject.node == one.subject.node]
-            cause = next((wall for wall in walls if wall.subject.kind is Kind.NODE and wall.cells & one.cells), None)
-        elif one.rule.id == _CALLER and one.facts.get("code") in _UNREACHABLE:
-            causes = (other for other in left if other.rule.id in _FACTS | _REPORTED)
-            cause = next((other for other in causes if set(one.nodes) <= set(other.nodes)), None)
-        elif one.rule.id == _PAST:
-            causes = (other for other in left if other.rule.id in CONNECTIONS and other.severity is Severity.BAD)
-            cause = next((other for other in causes if set(one.nodes) <= set(other.nodes)), None)
-        elif one.rule.id in _CONSEQUENCES:
-            cause = next((other for other in left if other is not one and _is_about(other, one.subject.node)), None)
-        else:
-            continue
+        cause = next((other for other in left if other is not one and _follows(model, one, other)), None)
         if cause is not None:
             left.remove(one)
             left[left.index(cause)] = _with_consequence(cause, one)
     return left
+
+
+def _follows(model: Model, one: Finding, cause: Finding) -> bool:
+    """Return True if a finding follows from a different one, by what their rules report."""
+    inside = set(one.nodes) <= set(cause.nodes)
+    if one.facts.get("code") in _UNREACHABLE and cause.rule.role in (Role.SETTING, Role.REPORTED):
+        return inside
+    match one.rule.role, cause.rule.role:
+        case Role.SLOW, Role.REASON:
+            return one.subject == cause.subject
+        case Role.DEAD, Role.CONNECTION:
+            same = cause.subject.kind is Kind.NODE and cause.subject.node == one.subject.node
+            return same and bool(cause.cells & one.cells)
+        case Role.PAST, Role.CONNECTION:
+            return inside and cause.severity is Severity.BAD
+        case Role.CONSEQUENCE, Role.REPORTED:
+            return bool(pairs := _node_pairs(one)) and all(cause.subject.node in pair for pair in pairs)
+        case Role.CONSEQUENCE, _:
+            return _is_about(cause, one.subject.node)
+        case Role.RESULT | Role.SLOW | Role.DEAD, Role.REPORTED:
+            ends = {subject.name for subject in _next_to(model, cause.subject)}
+            way = [node_of(src) != node_of(dst) and not ends.isdisjoint((src, dst)) for src, dst in one.cells]
+            return bool(way) and all(way) and one.severity is not Severity.NOTE
+    return False
 
 
 def _is_about(one: Finding, node: str | None) -> bool:
@@ -177,7 +169,7 @@ def _beyond(cause: Finding, cut_off: Finding) -> Finding:
 
 def _folded(cause: Finding, consequence: Finding) -> Finding:
     cause = _beyond(cause, consequence)
-    if consequence.rule.id in _FACTS:
+    if consequence.rule.role is Role.SETTING:
         cause, consequence = consequence, cause
     elif _names_cause(consequence, cause) or len(consequence.cells) > 1.5 * len(cause.cells):
         # A node with two GPUs has only one pair.
@@ -194,11 +186,11 @@ def _names_cause(one: Finding, other: Finding) -> bool:
     """Return True if a finding names the reason of another about the same cells."""
     if one.rule.id == "FT207":
         # A few percent of loss slow what they do not break.
-        slow = other.rule.id in _SLOW and other.subject == one.subject and one.subject.node is not None
+        slow = other.rule.role is Role.SLOW and other.subject == one.subject and one.subject.node is not None
         return slow or max(one.facts.get("loss", (0.0,))) >= _MUCH_LOSS
     if one.rule.id == "FT201":
         return bool(one.facts.get("beyond"))
-    return one.rule.id in _CAUSES
+    return one.rule.role in (Role.CAUSE, Role.REPORTED)
 
 
 def _with_consequence(cause: Finding, consequence: Finding) -> Finding:
@@ -225,11 +217,11 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
     # What was counted comes after what shows why.
-    name = "grown" if fact.rule.id in _COUNTERS else "known"
+    name = "grown" if fact.rule.role is Role.COUNTER else "known"
     facts = {**one.facts, name: (*one.facts.get(name, ()), fact)}
     # How to leave out an interface is not a remedy for its fault.
-    first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
-    if fact.rule.id in _COUNTERS and one.rule.id not in _SLOW and one.next:
+    first = () if one.rule.role is Role.REPORTED and fact.rule.domain is Domain.NODES else fact.next
+    if fact.rule.role is Role.COUNTER and one.rule.role is not Role.SLOW and one.next:
         first = ()
     steps = (*one.next, *first) if fact.severity is Severity.NOTE else (*first, *one.next)
     commands = tuple(dict.fromkeys(steps))[:_MOST_COMMANDS]
@@ -240,29 +232,29 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about the component that a finding blames, or about a rival of it."""
     if one.severity is Severity.NOTE:
         return False
-    if not (one.cells or one.measurements or one.rivals) and one.rule.id not in _CONSEQUENCES:
-        return one.rule.id in _REPORTED and _same_device(fact, one)
+    if not (one.cells or one.measurements or one.rivals) and one.rule.role is not Role.CONSEQUENCE:
+        return one.rule.role is Role.REPORTED and _same_device(fact, one)
     suspects = {one.subject, *one.rivals}
-    if fact.rule.id in _COUNTERS and fact.nodes[0] in {suspect.node for suspect in suspects}:
+    if fact.rule.role is Role.COUNTER and fact.nodes[0] in {suspect.node for suspect in suspects}:
         return True
-    if fact.rule.id in _COUNTERS and one.rule.id in _FACTS:
+    if fact.rule.role is Role.COUNTER and one.rule.role is Role.SETTING:
         return fact.nodes[0] in one.nodes
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
 
 
 def _fails_with(one: Finding, node: str) -> bool:
     """Return True if tests with a node are bad because of what a finding names: the node repeats what is lost."""
-    return any(node in pair for pair in _node_pairs(one))
+    return one.severity is Severity.BAD and any(node in pair for pair in _node_pairs(one))
 
 
 def _node_pairs(one: Finding) -> set[Pair]:
-    """Return the pairs of nodes whose bad results a finding explains; none if it is less than bad."""
+    """Return the pairs of nodes whose bad results a finding explains."""
     pairs = {(node_of(src), node_of(dst)) for src, dst in one.cells}
     pairs |= {(path.src, path.dst) for _, path in one.measurements}
     if not pairs and one.subject.kind is Kind.NODE_PAIR:
         # Findings before it may explain its results as well.
         pairs = set(itertools.pairwise(one.nodes))
-    return pairs if one.severity is Severity.BAD else set()
+    return pairs
 
 
 def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:

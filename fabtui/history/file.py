@@ -192,7 +192,7 @@ def _is_ours(path: Path, base: sqlite3.Connection) -> bool:
 
 
 def _check_tables(path: Path, base: sqlite3.Connection) -> None:
-    """Refuse tables that no fabtui made: views, triggers and computed columns are queries of whoever wrote the file."""
+    """Refuse tables that no fabtui made: views, triggers and computed columns would run queries of others."""
     with contextlib.closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(_TABLES)
         schemas = [

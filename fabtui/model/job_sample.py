@@ -51,6 +51,7 @@ class RankSample(NamedTuple):
     age: float | None  #: Time (s) since it started.
     files: int | None  #: Bytes read from and written to files so far.
     written: int | None  #: Bytes written to storage so far.
+    connected: bool | None = None  #: Whether it holds a TCP connection, as each rank of several does.
 
     @property
     def at_work(self) -> bool:
@@ -172,6 +173,7 @@ _PROCESS: tuple[tuple[str, Reader], ...] = (
 _RANK: tuple[tuple[str, Reader], ...] = (
     *(("state", lambda state: _text(state)[:1]), ("wait", lambda wait: _text(wait) or None), ("cpu", json_number)),
     *(("cpu_all", json_number), ("age", json_number), ("files", json_whole), ("written", json_whole)),
+    ("connected", lambda known: known if isinstance(known, bool) else None),
 )
 _GPU: tuple[tuple[str, Reader], ...] = (
     *(("index", json_whole), ("uuid", _text), ("util", json_number), ("power", json_number), ("limit", json_number)),

@@ -11,7 +11,7 @@ from fabtui.history.components import Component, date_of
 from fabtui.history.query import Course, Overview, Standout, Turn
 from fabtui.history.rules import HourlyRate, Share
 from fabtui.nodeset import count
-from fabtui.paths import recordings_folder
+from fabtui.paths import history_file, recordings_folder
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import span_text
 from fabtui.presentation.numbers import percent_text, value_text
@@ -71,7 +71,9 @@ def empty_text(overview: Overview) -> str:
         since = date_of(overview.since)
         return f"no session since {since} is in the history {overview.path}; fabtui history --since 1y"
     adds = f"fabtui history add {recordings_folder()}/*.jsonl.gz adds recordings"
-    return f"no session is in the history yet: each session adds itself at its end, and {adds}"
+    labs = "; sessions of labs have their own: fabtui history --labs" if history_file(lab=True).exists() else ""
+    labs = "" if overview.path == history_file(lab=True) else labs
+    return f"no session is in the history yet: each session adds itself at its end, and {adds}{labs}"
 
 
 def standout_cells(standout: Standout) -> list[str]:

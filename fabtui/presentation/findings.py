@@ -14,6 +14,7 @@ from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route
 from fabtui.diagnosis.knowledge.step_command import needs_shell
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.history.components import PartKind, date_of
+from fabtui.model.events import PATH_BLAMED
 from fabtui.model.measurement import Verdict
 from fabtui.model.records import Recurrence
 from fabtui.nodeset import count, fold
@@ -33,6 +34,11 @@ _LONGEST = 300
 _MOST_NAMED, _MOST_COMMANDS = 6, 2
 #: Rules whose titles count pairs instead of naming them.
 _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
+#: What all commands of a session have in common.
+_EVERYWHERE = re.compile(r"(?<!\S)(-F|--ssh-config|--lab-fault) (?:'[^']*'|\S+)(?: --lab-fault (?:'[^']*'|\S+))*")
+#: Stage of a test, or code of an error, before what was seen; and note of a lab behind it.
+_STAGE = re.compile(r"^(?:connect|transfer|verify|E\d+)[:,] ")
+_PLANTED = re.compile(r" \(made by the lab: \w+\)$")
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 #: What a shell takes for itself, in a command or in its words.
 _SHELL = re.compile(r"[();<>|&]+|.*[$`*?~\n].*", re.DOTALL)
@@ -115,6 +121,54 @@ def step_parts(step: str, most: int = 4000) -> tuple[str, str]:
 
 def step_text(step: str, most: int = 500) -> str:
     return " ".join(filter(None, step_parts(step, most)))
+
+
+def short_step(step: str) -> str:
+    """Return a next step to be read, without the files and planted faults that all commands of a session have."""
+    return _EVERYWHERE.sub(lambda match: f"{match[1]} …", one_line(step, 4000))
+
+
+def brief_title(finding: Finding) -> tuple[str, str]:
+    """Return the ends of a pair, or "", and what is wrong with them in few words."""
+    route, verdict = finding.facts.get("pair"), finding.facts.get("verdict")
+    if not isinstance(route, Route) or verdict not in set(Verdict):
+        return "", placed_title(finding)
+    slow = finding.facts.get("of_usual")
+    words = verdict_words(verdict) if slow is None else f"{percent_text(slow.value / slow.median)} of usual"
+    return f"{route.source} {'-' if route.both else '>'} {route.destination}", words
+
+
+def brief_sentences(finding: Finding, noun: str = "end") -> list[str]:
+    """Return the cause of a finding and what was seen in short sentences, the most important first.
+
+    ``noun``: what the ends of a pair are called.
+    """
+    facts, ends = finding.facts, brief_title(finding)[0].split(" ")
+    texts = [
+        _brief_conclusion(facts.get("retest") or "", ends, noun),
+        facts.get("wrong") or "",
+        facts.get("meaning") or "",
+    ]
+    conclusions = [one_line(line, _LONGEST) for line in _retest(facts.get("retest") or "")]
+    texts += [line for line in evidence(finding) if line not in conclusions and not line.startswith("means: ")]
+    return list(dict.fromkeys(map(_sentence, filter(None, texts))))
+
+
+def _brief_conclusion(text: str, ends: Sequence[str], noun: str) -> str:
+    if PATH_BLAMED in text:
+        return f"Only this path: both {noun}s work with others."
+    if text.startswith("no other ") and len(ends) == 3:
+        first, second = sorted(f"{noun} {end.rpartition(':')[2]}" for end in (ends[0], ends[2]))
+        return f"{first}, {second} or the link between them."
+    return _retest(text)[0] if text else ""
+
+
+def _sentence(text: str) -> str:
+    """Return a line of evidence as a sentence, without the stage of a test and codes."""
+    text = _STAGE.sub("", _PLANTED.sub("", text))
+    begin = text.split(" ")[0]
+    text = text[:1].upper() + text[1:] if begin.isalpha() else text
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def copied_step(step: str) -> str:

@@ -51,7 +51,7 @@ class JobCells(NamedTuple):
 
 def title_line(report: JobReport) -> Line:
     status = report.status
-    name = f"job {status.job}" if status.job else "logs without a job"
+    name = f"job {status.job}" if status.job else "logs"
     parts: Line = [(f" {one_line(name, 40)}", "bold"), ("  ", ""), (report.verdict, _VERDICT_STYLES[report.verdict])]
     if status.state:
         parts.append((f"  {one_line(status.state, 20)}", ""))

@@ -13,7 +13,7 @@ from fabtui.model.layers import Better, Layer, Per, key_layers
 from fabtui.model.measurement import SEVERITY
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
-from fabtui.presentation.numbers import brief_text, percent_text, scales_text
+from fabtui.presentation.numbers import brief_text, percent_text, scales_text, spoken_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, verdict_words
 from fabtui.presentation.wrapping import Line
 from fabtui.sanitize import one_line
@@ -29,9 +29,9 @@ _PROBLEMS = (
 )
 _TRANSPORTS = (
     (CellStyle.P2P, "P2P"),
-    (CellStyle.SHM, "shared memory"),
-    (CellStyle.RDMA, "IB, RoCE"),
-    (CellStyle.SOCKET, "sockets"),
+    (CellStyle.SHM, "SHM: shared memory"),
+    (CellStyle.RDMA, "IB or RoCE"),
+    (CellStyle.SOCKET, "SOCK: sockets"),
     (CellStyle.OTHER, "other"),
 )
 
@@ -86,12 +86,18 @@ def usual_rows(model: Model, layer: Layer) -> list[UsualRow]:
     unit = layer.spec.unit
     return [
         UsualRow(
-            str(kind).replace("-", " "), brief_text(median, unit), "" if limit is None else brief_text(limit, unit)
+            str(kind).replace("-", " "), brief_text(median, unit), "" if limit is None else _limit_text(limit, unit)
         )
         for kind in CLASS_WORDS
         if kind is not PairClass.ALL and (median := model.median(layer, kind)) is not None
         for limit in [model.limit(layer, kind)]
     ]
+
+
+def _limit_text(limit: float, unit: str) -> str:
+    """Return a limit in the unit of its column, or with its own: ``83.9 MB/s`` among GB/s."""
+    text = brief_text(limit, unit)
+    return spoken_text(limit, unit) if text[-1:].isalpha() else text
 
 
 def usual_lines(model: Model, layer: Layer) -> list[Line]:
@@ -142,7 +148,7 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     if layer is Layer.HEALTH:
         return [(CellStyle.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
-        grades = [f"up to {1 / GOOD_FROM:.2f} x the usual value", f"{1 / FAIR_FROM:.2f} x", "more"]
+        grades = ["measured", f"over {1 / GOOD_FROM:.2f} x the usual value", f"over {1 / FAIR_FROM:.2f} x"]
         problems = problems[1:]
     else:
         of = "what it was" if layer is Layer.CHANGE else "the usual value"

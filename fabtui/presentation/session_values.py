@@ -1,4 +1,4 @@
-"""What a session has measured as a whole: what was proven, ranges, the slowest pairs, and how watching goes."""
+"""Values of a whole session: what was proven, ranges, the slowest pairs, and how watching goes."""
 
 from __future__ import annotations
 

@@ -62,8 +62,6 @@ _LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
 _STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 #: Words about a lost node by its state.
 _GONE: dict[str, str] = {NodeState.LOST: "{node} is lost", NodeState.FAILED: "{node} failed: {reason}"}
-#: Style of what leaves pairs untested.
-_GONE_STYLE = verdict_style(Verdict.FAILED)
 #: Style of a sentence without a bad pair that claims less than that all are ok.
 _PARTLY = "bold $warning"
 
@@ -117,12 +115,11 @@ def planned(model: Model) -> int:
 
 def tested_text(model: Model) -> str:
     """Return how many pairs have a result: ``14 of 56 GPU pairs tested``."""
-    total = planned(model)
-    return (
-        f"{model.results.tested} of {count(total, pair_noun(model))} tested"
-        if total
-        else (f"{count(model.results.tested, pair_noun(model))} tested")
-    )
+    return f"{_of(model.results.tested, planned(model), pair_noun(model))} tested"
+
+
+def _of(tested: int, total: int, noun: str) -> str:
+    return f"{tested} of {count(total, noun)}" if total else count(tested, noun)
 
 
 def standing(model: Model, tally: Tally, findings: Sequence[Finding], **more: Any) -> Standing:
@@ -222,11 +219,17 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
     if width is None:
         shown = _listed(faults, None, glyphs)
         return [*heads[0], (link, ""), *shown] if shown else [*heads[0], (".", heads[0][-1][1])]
+    lines: list[Line] = []
+    bare: list[Line] = []
     for head in heads:
         room = width - len(plain(head))
         shown = _listed(faults, room - len(link), glyphs)
         if room >= 0 and (shown or not faults or first):
-            return [*head, (link, ""), *shown] if shown else head
+            (lines if shown else bare).append([*head, (link, ""), *shown] if shown else head)
+    if lines or bare:
+        # A fault in full goes before all words about the numbers.
+        whole = [line for line in lines if not plain(line).endswith(glyphs.ellipsis)]
+        return [*whole, *lines[::-1], *bare][0]
     # Numbers come first: the faults are one key away.
     if first:
         numbers = _lowered(_head(standing, brief=True))
@@ -240,12 +243,12 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
 def _first(standing: Standing, faults: Sequence[Part]) -> Line:
     """Return what comes before the numbers: what leaves pairs untested, or is bad where no pair is."""
     if standing.gone:
-        return [(without_domain(standing.domain, standing.gone), _GONE_STYLE), (": ", "")]
+        return [(without_domain(standing.domain, standing.gone), verdict_style(Verdict.FAILED)), (": ", "")]
     bad = next((one for one in standing.findings if one.severity is Severity.BAD), None)
     cuts = bad is not None and bad.rule.domain is Domain.MESH and (standing.running or standing.untested)
     if not faults or (standing.bad and not cuts) or not (bad or standing.failing):
         return []
-    return [(faults[0][0], _GONE_STYLE if bad else _PARTLY), ("; ", "")]
+    return [(faults[0][0], verdict_style(Verdict.FAILED) if bad else _PARTLY), ("; ", "")]
 
 
 def _lowered(line: Line) -> Line:
@@ -290,22 +293,18 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
         if standing.judging and not standing.findings:
             rest.append((", looking for causes", MUTED))
         return [(text, style), *rest]
-    of = f"{tested} of {count(standing.total, noun)}" if standing.total else count(tested, noun)
+    of = _of(tested, standing.total, noun)
     if standing.rechecked:
         number = f", {tested} of {standing.total}" if brief and standing.total else f", {of} tested"
-        return [
-            (suspects, verdict_tone(standing.suspect[1] if standing.suspect else Verdict.SLOW)),
-            (number, ""),
-            *rest,
-        ]
+        tone = verdict_tone(standing.suspect[1] if standing.suspect else Verdict.SLOW)
+        return [(suspects, tone), (number, ""), *rest]
     if standing.running or standing.judging:
         if not tested:
             return [(f"No {noun} tested yet", MUTED), *rest]
         if not standing.counts:
             return [(f"{of} measured, being judged", MUTED), *rest]
-        calm = not (
-            standing.gone or standing.others or any(one.severity is not Severity.NOTE for one in standing.findings)
-        )
+        calm = all(one.severity is Severity.NOTE for one in standing.findings)
+        calm = calm and not (standing.gone or standing.others)
         text = f"0 of {tested} bad" if brief else f"No problem so far; {of} tested" if calm else f"{of} tested"
         return [(text, "bold"), *rest]
     if not tested:
@@ -339,24 +338,21 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
     if standing.healed and not standing.bad and not bad:
         # One steady sentence, until what was bad has been good for long.
         return "; ", [(standing.healed, MUTED)]
+    again = _unexplained(standing, standing.suspect, standing.rechecked)
     if standing.bad:
         # What is over explains no pair that is bad now.
         warnings = [one for one in standing.findings if one.severity is Severity.WARN]
         order = sorted(range(len(likely)), key=lambda at: "past" in warnings[at].facts)
         first = _unexplained(standing, standing.worst, 1)
-        return ": ", [*first, *(bad or [likely[at] for at in order]), *_suspects(standing)]
+        return ": ", [*first, *(bad or [likely[at] for at in order]), *again]
     if standing.rechecked:
-        return ": ", bad + _suspects(standing)
+        return ": ", bad + again
     if bad or (standing.failing and (likely or standing.others)):
         return "; ", bad or likely or [(standing.others, "")]
     if standing.reason and not standing.gone:
         named = not standing.tested or standing.untested
         return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
-
-
-def _suspects(standing: Standing) -> list[Part]:
-    return _unexplained(standing, standing.suspect, standing.rechecked)
 
 
 def _rest(standing: Standing, finding: Finding) -> str:
@@ -411,8 +407,11 @@ def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
     if not faults or room is None:
         return []
     text, style = faults[0]
-    short = _shortened(text, room, glyphs)
-    return [(short, style)] if short else []
+    more = f"{gap}and {len(faults) - 1} more" if len(faults) > 1 else ""
+    short = _shortened(text, room - len(more), glyphs)
+    if not short or short.endswith(glyphs.ellipsis):
+        short, more = _shortened(text, room, glyphs), ""
+    return [(short, style), *([(more, MUTED)] if more else [])] if short else []
 
 
 def _shortened(text: str, room: int, glyphs: Glyphs) -> str:

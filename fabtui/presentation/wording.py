@@ -137,10 +137,7 @@ def limit_text(model: Model, measurement: Measurement) -> str:
 
 
 def failure_text(measurement: Measurement, limit: int = 300) -> str:
-    text = one_line(measurement.error or "", limit)
-    if measurement.made:
-        text = f"deliberate lab fault: {text}" if text else "deliberate lab fault"
-    return text
+    return one_line(measurement.error or "", limit)
 
 
 def ping_extra(measurement: Measurement) -> str:

@@ -369,7 +369,10 @@ def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequ
 def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
     delay = ""
     if one.first.time and cause.time:
-        delay = f", {(one.first.time - cause.time).total_seconds():+.1f} s"
+        seconds = (one.first.time - cause.time).total_seconds()
+        days = round(abs(seconds) / 86400)
+        when = f"{count(days, 'day')} {'later' if seconds > 0 else 'earlier'} (another run?)"
+        delay = f", {when if days else f'{seconds:+.1f} s'}"
     where = _where(one.first, files).rstrip(": ")
     return f"{one.count} x {one.meaning.code} {one.meaning.id}{_on(one)}{delay}{f', {where}' if where else ''}"
 

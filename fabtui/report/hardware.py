@@ -15,8 +15,8 @@ from fabtui.model.facts.node_view import dicts, field, gpu_of
 from fabtui.model.records import NodeRecord, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold, ranges
+from fabtui.presentation.findings import brief_title
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.verdict_line import fault_text
 from fabtui.presentation.wording import common_domain
 from fabtui.report.document import Table
 from fabtui.report.text import shortened
@@ -130,7 +130,7 @@ def parts_at_fault(one: Diagnosis) -> Table | None:
             continue
         parts = hardware.of(finding)
         sure = "" if finding.confidence is None else f", {percent_text(finding.confidence)} sure"
-        behind = [fault_text(finding), f"{number}{sure}"]
+        behind = [" ".join(brief_title(finding)).strip(), f"{number}{sure}"]
         choice = f"one of {len(parts)}: " if len(parts) > 1 else ""
         rows += [[f"{choice}{part.row[0]}", *part.row[1:3], *behind] for part in parts]
         partless += [] if parts else [number]

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.finding import Domain, Finding, Kind
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Role
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
-from fabtui.diagnosis.merge_findings import CONNECTIONS
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text
 from fabtui.diagnosis.pairs.tally import notable
@@ -127,7 +126,7 @@ def not_in_findings(one: Diagnosis) -> Iterator[Items]:
 
 
 def _covered(one: Diagnosis) -> set[tuple[str, str]]:
-    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
+    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.role is Role.CONNECTION]
     return {pair for found in about_pairs for pair in found.cells}
 
 
@@ -184,5 +183,7 @@ def jitter(one: Diagnosis) -> Iterator[Items]:
 
 
 def not_tested(one: Diagnosis) -> Iterator[Items]:
-    if lines := [one_line(text, 300) for text in one.not_examined]:
+    # Why a node is gone stands among the findings.
+    known = {record.text for record in one.model.nodes.values() if record.state.gone and record.text}
+    if lines := [one_line(text, 300) for text in one.not_examined if text.partition(": ")[2] not in known]:
         yield Items("not tested", capped(lines, "reasons", where=_WHERE))

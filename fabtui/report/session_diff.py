@@ -133,8 +133,8 @@ def difference_lines(diff: SessionDiff) -> list[str]:
             for side in (one.then, one.now)
         )
         sides.append(f"other {one.what} ({then} then, {now} now)")
-    then, now = (one.model.started for one in diff.sessions)
-    order = ["The first file is the later session: swap them to see what changed since."] if then > now > 0 else []
+    first, second = (one.model.started for one in diff.sessions)
+    order = ["The first file is the later session: swap them to see what changed since."] if first > second > 0 else []
     return [*order, *([f"Values are hardly comparable: {'; '.join(sides)}."] if sides else [])]
 
 

@@ -54,8 +54,7 @@ def _node(model: Model, record: NodeRecord) -> str:
     if endpoints:
         name = one_line(endpoints[0].name, 60) or endpoints[0].kind.upper()
         about.insert(0, f"{len(endpoints)} x {name}")
-    hint = f" (next: {one_line(record.hint, 300)})" if record.hint and record.state.gone else ""
-    return f"{'; '.join(about)}{hint}".strip()
+    return "; ".join(about)
 
 
 def mesh_lines(model: Model) -> list[str]:

@@ -41,7 +41,7 @@ from fabtui.screen.terminal.internals import (
     watch_hangup,
     write_codes,
 )
-from fabtui.screen.terminal.terminal_app import TerminalApp
+from fabtui.screen.terminal_app import TerminalApp
 from fabtui.screen.themes import ramp_of
 from fabtui.screen.widgets.connecting import StartScreen
 

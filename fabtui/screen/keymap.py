@@ -151,7 +151,9 @@ def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
         if node is None:
             continue
         for binding in bindings_of(owner):
-            if binding.id in _WITHOUT_COMMAND:
+            needs, feed = getattr(binding, "needs", ()), getattr(app, "feed", None)
+            idle = feed is not None and ("replay" if feed.can_test else "test") in needs
+            if binding.id in _WITHOUT_COMMAND or idle:
                 continue
             text = binding.tooltip or binding.description
             yield SystemCommand(

@@ -66,7 +66,7 @@ class Notifier:
         """Put the verdict on a live session into the title of the terminal, which `stop` restores."""
         if self._context.feed is None or not self._context.feed.can_test:
             return
-        # What it says about the time changes with each second.
+        # The time since a heal changes each second.
         verdict = verdict.partition("; healed ")[0]
         if verdict != self._title:
             saved = "" if self._title else SAVE_TITLE

@@ -25,7 +25,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen.context import ScreenSettings, StartChoice, StartSection
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.internals import watch_hangup
-from fabtui.screen.terminal.terminal_app import TerminalApp
+from fabtui.screen.terminal_app import TerminalApp
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TargetLine, TargetLines, TextLine
 from fabtui.version import __version__

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Any
 
 #: Fields that hold hosts, users and names of jobs; those with ``serial`` in their name hold serial numbers.
 _HOST_FIELDS = frozenset(
-    ("node", "nodes", "host", "hosts", "hostname", "src_node", "dst_node", "leaf", "HOSTNAME", "SLURMD_NODENAME")
+    (
+        *("node", "nodes", "host", "hosts", "hostname", "src_node", "dst_node", "leaf", "HOSTNAME", "SLURMD_NODENAME"),
+        *("fqdn", "pod", "pod_name", "nodename", "node_name"),
+    )
 )
 _USER_FIELDS = frozenset(
     ("user", "users", "username", "owner", "login", "account", "USER", "LOGNAME", "SLURM_JOB_USER", "SLURM_JOB_ACCOUNT")
 )
-_JOB_FIELDS = frozenset(("job_name", "jobname", "JobName", "SLURM_JOB_NAME", "partition", "SLURM_JOB_PARTITION"))
+_JOB_FIELDS = frozenset(
+    ("job_name", "jobname", "JobName", "SLURM_JOB_NAME", "partition", "SLURM_JOB_PARTITION", "namespace")
+)
 #: Words that name nobody: accounts of systems, and what stands for a host.
 _NOBODY = frozenset(
     (
@@ -23,9 +29,15 @@ _NOBODY = frozenset(
 )
 _HOST = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}")
 HOME = r"/(?:home|users|Users)/(?P<owner>[A-Za-z0-9_.-]+)"
 _TEXTS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("/", "user", re.compile(HOME)),
+    ("\\Users\\", "user", re.compile(r"\\Users\\{1,2}([A-Za-z0-9_.-]+)")),
+    # Entity and project of Weights & Biases.
+    ("wandb.ai/", "user", re.compile(r"\bwandb\.ai/([\w.-]{1,64})")),
+    ("wandb.ai/", "job", re.compile(r"\bwandb\.ai/[\w.-]{1,64}/([\w.-]{1,64})")),
+    ("pod", "host", re.compile(r"\bpods?/([a-z0-9][a-z0-9.-]{0,252})")),
     ("@", "user", re.compile(r"(?<![\w.@/-])([a-z_][a-z0-9_-]{0,31})@(?=[A-Za-z0-9])")),
     ("@", "host", re.compile(r"(?<=[a-z0-9_-]@)([A-Za-z][\w.-]*)")),
     ("user", "user", re.compile(r"\b[Uu]ser(?:name|Id)?(?:[=:] ?| ['\"]?)([a-z_][a-z0-9_-]*)['\"]?(?=[,;()]|$)")),
@@ -53,7 +65,7 @@ _TEXTS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         "",
         "serial",
         re.compile(
-            r"(?:[Ss]erial(?: ?[Nn]umber)?|SERIAL|S/N|\bSN)['\"]?[ \t]*[:=][ \t]*['\"]?"
+            r"(?:[Ss]erial(?: ?[Nn]umber)?|SERIAL|S/N|\bSN|(?i:service tag))['\"]?[ \t]{0,9}[:= \t][ \t]{0,9}['\"]?"
             r"(?=[A-Z0-9-]*[0-9])([A-Z0-9-]{5,40})\b"
         ),
     ),
@@ -69,6 +81,7 @@ class Identities:
         self.names: dict[str, str] = {word.lower(): "word" for word in words}
         #: Values of GUIDs and MAC addresses of fields, which texts may write without their marks.
         self.guids: set[int] = set()
+        self.addresses: set[int] = set()  #: IPv4 addresses of fields, which texts may write in hexadecimal.
         self.free: dict[str, int] = {}  #: Numbers of texts that users or their commands wrote, by what they are.
 
     def gather(self, value: Any, field: str = "") -> None:
@@ -124,6 +137,8 @@ class Identities:
             self.guids.update(_hexadecimal(value))
         elif field == "mac":
             self.guids.update(_hexadecimal(value.replace(":", "")))
+        elif "addr" in field and _IPV4.fullmatch(value):
+            self.addresses.add(int(ipaddress.IPv4Address(value)))
 
     def _text(self, text: str) -> None:
         for mark, kind, pattern in _TEXTS:

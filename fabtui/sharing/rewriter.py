@@ -18,6 +18,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EVENTS, NodeState
 from fabtui.model.layers import COLLECTIVES, all_layers
 from fabtui.model.measurement import UNITS, Measurement, Verdict
+from fabtui.sharing import secret
 from fabtui.sharing.identities import HOME, Identities, is_serial
 from fabtui.transport.link import Backend
 from fabtui_node import registry
@@ -244,6 +245,7 @@ KINDS = {
     "uuid": "UUIDs, machine ids",
     "serial": "serial numbers",
     "path": "paths in home folders",
+    "secret": "passwords, tokens, keys",
     "word": "words of --also",
 }
 #: Fields with values from fixed lists. Probes of others have such fields too, so a value stays only if it is in a list.
@@ -284,17 +286,11 @@ _AFTER = "(?![A-Za-z0-9])"
 #: Before groups of hexadecimal digits with colons there may be a word with one: ``mac:50:6b:...``, ``guid:506b:...``.
 _BEFORE_GROUPS = "(?:(?<![0-9A-Za-z:])|" + "|".join(f"(?<=[G-Zg-z]{'[0-9A-Za-z]' * more}:)" for more in range(4)) + ")"
 _ESCAPES = ("\\n", "\\r", "\\t")
-#: Text before a secret.
-_SECRETS = "|".join(f"(?<={name}={mark})" for name in ("_KEY", "TOKEN", "SECRET", "PASSWORD") for mark in ("", "['\"]"))
 _NUMBER = r"(?:[0-9]+|\[[0-9,-]+\])"
 _REST = r"(?:/[^\s\"'<>|,;()\[\]{}=:&*`]*)?"
 #: Most specific first: a path may hold an address, and an address looks like the end of a longer one.
 _PATTERNS = (
-    # Tokens of providers, and what follows a name of a secret; an account and its password in an address of the web.
-    r"(?P<secret>\b(?:hf_|gh[pousr]_|glpat-|xox[abprs]-|sk-|nvapi-|AKIA)[A-Za-z0-9_-]{12,200}"
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,4000}"
-    rf"|(?:{_SECRETS})[^\s'\"]{{1,1000}}"
-    r"|(?<=://)[^\s/@:]{1,100}(?::[^\s/@]{0,200})?(?=@))",
+    *secret.PATTERNS,
     r"(?P<mail>(?<![\w.+-])[A-Za-z0-9_.+-]{1,64}(?=@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,24}\b))",
     rf"(?P<dotted>{_BEFORE}[0-9A-Fa-f]{{4}}\.[0-9A-Fa-f]{{4}}\.[0-9A-Fa-f]{{4}}{_AFTER})",
     rf"(?P<path>{HOME}{_REST}|(?<![\w~])~{_REST.removesuffix('?')})",
@@ -302,19 +298,29 @@ _PATTERNS = (
     r"|(?<=SHA256:)[A-Za-z0-9+/]{43})",
     rf"(?P<octets>{_BEFORE_GROUPS}(?:[0-9A-Fa-f]{{2}}:){{5,19}}[0-9A-Fa-f]{{2}}(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
     rf"(?P<dashed>{_BEFORE}(?:[0-9A-Fa-f]{{2}}-){{5}}[0-9A-Fa-f]{{2}}{_AFTER})",
+    rf"(?P<underscored>{_BEFORE}(?:[0-9A-Fa-f]{{2}}_){{5}}[0-9A-Fa-f]{{2}}{_AFTER})",
+    # Names of interfaces by systemd: enx, wlx and others, then the MAC address.
+    rf"(?P<interface>(?<=\b[ewis][nlwb]x)[0-9a-f]{{12}}{_AFTER})",
+    # Names of hosts with their address: ip-10-1-2-3, node_10_1_2_3.
+    r"(?P<joined>(?<![0-9.])[0-9]{1,3}(?:(?:-[0-9]{1,3}){3}|(?:_[0-9]{1,3}){3})(?![0-9_-]))",
     rf"(?P<quads>{_BEFORE_GROUPS}[0-9A-Fa-f]{{4}}(?::[0-9A-Fa-f]{{4}}){{3}}(?![0-9A-Za-z]|:[0-9A-Fa-f:]))",
     r"(?P<ipv6>(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{1,4}|(?<=::))"
     r"(?:/[0-9]{1,3})?(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
     rf"(?P<ipv4>{_BEFORE}(?<![0-9]\.)[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?:/[0-9]{{1,2}})?(?!\.[0-9]){_AFTER})",
-    rf"(?P<guid>{_BEFORE}(?:0[xX][0-9A-Fa-f]{{9,16}}|[0-9A-Fa-f]{{9,16}}){_AFTER})",
+    rf"(?P<guid>{_BEFORE}(?:0[xX][0-9A-Fa-f]{{8,16}}|[0-9A-Fa-f]{{8,16}}){_AFTER})",
 )
-#: What may be a name and was not recognised: paths outside of system folders, domains, hashes.
+#: What may be a name or a secret and was not recognised: paths outside of system folders, domains, hashes, long words
+#: with digits and both cases of letters.
 _UNKNOWN = re.compile(
     r"(?<![\w./~])/(?!(?:usr|etc|proc|sys|dev|lib|lib64|bin|sbin|tmp|run|var|opt/(?:nvidia|mellanox)|home)\b)"
     r"[A-Za-z0-9_.-]+/[\w./-]+"
     r"|(?<![\w.-])(?:[A-Za-z0-9-]{1,63}\.){1,6}(?:com|org|net|edu|gov|mil|int|local|lan|internal|intra|corp|cluster|hpc)\b"
     rf"|{_BEFORE}(?=[0-9]*[A-Fa-f])(?=[A-Fa-f]*[0-9])[0-9A-Fa-f]{{12,}}{_AFTER}"
+    r"|(?<![\w+/=-])(?!_Z)(?=[A-Z0-9+/_-]{0,200}[a-z])(?=[a-z0-9+/_-]{0,200}[A-Z])(?=[A-Za-z+/_-]{0,200}[0-9])"
+    r"[A-Za-z0-9+_-][A-Za-z0-9+/_-]{23,200}(?![\w+/-])"
 )
+#: Groups that are the value of a name, which stays.
+_VALUES = ("named", "cookie")
 _KNOWN_FILES = re.compile(r"python[0-9.]*|site-packages|lib\w+\.so[0-9.]*")
 _KNOWN_PLACES = ("/.ssh/config", "/.ssh/known_hosts")
 #: Characters of a text in which unknown names are looked for.
@@ -348,15 +354,30 @@ class Rewriter:
 
     def value(self, value: Any, field: str = "") -> Any:
         if isinstance(value, dict):
-            return {key if key in _FIELDS else self.text(key): self.value(inner, key) for key, inner in value.items()}
+            # A variable of a container: {"name": "HF_TOKEN", "value": "x"}.
+            named = str(value.get("name", "")) if "value" in value else ""
+            return {
+                key if key in _FIELDS else self.text(key): self.value(inner, named if key == "value" and named else key)
+                for key, inner in value.items()
+            }
         if isinstance(value, list):
-            return [self.value(inner, field) for inner in value]
+            words = enumerate(value)
+            return [
+                self._secret(one) if secret.is_secret_word(value, at) else self.value(one, field) for at, one in words
+            ]
+        if isinstance(value, str) and value and secret.is_secret_field(field):
+            return self._secret(value)
         if isinstance(value, str):
             fixed = field in _FIXED and (value in _WORDS or _FIXED_TEXT.fullmatch(value))
             return value if fixed else self.text(value)
         if isinstance(value, int) and not isinstance(value, bool) and is_serial(field):
             return int(self.text(str(value)))
         return value
+
+    def _secret(self, text: str) -> str:
+        made = self.made["secret"].setdefault(text, self._pseudonyms.name("secret", text))
+        self.replaced["secret"][text] += 1
+        return made
 
     def text(self, text: str) -> str:
         known = self._texts.get(text)
@@ -380,10 +401,17 @@ class Rewriter:
                     # What follows a written line break is not part of the word that begins with its letter.
                     at = found.start() + 1
                 continue
-            if made != found[0]:
-                names.append((kind, found[0]))
-                self.made[kind].setdefault(found[0], made)
-            pieces += [text[end : found.start()], made]
+            start = found.start(found.lastgroup or 0) if found.lastgroup in _VALUES else found.start()
+            if made != text[start:at]:
+                names.append((kind, text[start:at]))
+                self.made[kind].setdefault(text[start:at], made)
+            pieces.append(text[end : found.start()])
+            if start > found.start():
+                # The name of a secret may have names in it.
+                before = self._rewritten(text[found.start() : start])
+                names += before.names
+                pieces.append(before.text)
+            pieces.append(made)
             rest.append(text[end : found.start()])
             end = found.end()
         rest.append(text[end:])
@@ -398,10 +426,16 @@ class Rewriter:
         match group:
             case "uuid":
                 return "uuid", self._pseudonyms.digits("uuid", text)
-            case "secret" | "mail":
-                return "user", self._pseudonyms.name("user" if group == "mail" else "secret", text)
-            case "octets" | "dashed" | "quads" | "dotted":
+            case "secret" | "named" | "cookie":
+                return "secret", self._pseudonyms.name("secret", found[group])
+            case "mail":
+                return "user", self._pseudonyms.name("user", text)
+            case "octets" | "dashed" | "underscored" | "quads" | "dotted":
                 return self._of_groups(text, group)
+            case "interface":
+                return "mac", f"{self._pseudonyms.mac(int(text, 16)):012x}"
+            case "joined":
+                return self._joined(text)
             case "ipv4" | "ipv6":
                 try:
                     return group, self._pseudonyms.address(text)
@@ -458,7 +492,7 @@ class Rewriter:
 
     def _of_groups(self, text: str, group: str) -> tuple[str, str]:
         """Return a MAC address, a GUID, or the hardware address of IPoIB (its last 64 bits are a GUID)."""
-        mark = {"dashed": "-", "dotted": "."}.get(group, ":")
+        mark = {"dashed": "-", "dotted": ".", "underscored": "_"}.get(group, ":")
         plain = text.replace(mark, "")
         width = len(text.split(mark)[0])
         kind = "mac" if len(plain) == 12 else "guid"
@@ -470,6 +504,17 @@ class Rewriter:
         written = mark.join(digits[at : at + width] for at in range(0, len(digits), width))
         return kind, written.upper() if text != text.lower() else written
 
+    def _joined(self, text: str) -> tuple[str, str]:
+        """Return a private address whose numbers a name of a host has with other marks; other numbers stay."""
+        mark = "-" if "-" in text else "_"
+        try:
+            real = ipaddress.IPv4Address(text.replace(mark, "."))
+        except ValueError:
+            return "", text
+        if not real.is_private or real.is_unspecified or real.is_loopback or int(real) < 1 << 24:
+            return "", text
+        return "ipv4", self._pseudonyms.address(str(real)).replace(".", mark)
+
     def _hexadecimal(self, text: str) -> tuple[str, str]:
         """Return a GUID or a MAC address written as one number; decimal numbers and unknown short ones stay."""
         marked = text[:2] in ("0x", "0X")
@@ -479,8 +524,12 @@ class Rewriter:
         if text.lower() in self._identities.names:
             return self._name(text)
         value = int(digits, 16)
+        if len(digits) == 8 and value in self._identities.addresses:
+            address = int(ipaddress.ip_address(self._pseudonyms.address(str(ipaddress.IPv4Address(value)))))
+            return "ipv4", text[: 2 * marked] + f"{address:08{'x' if digits == digits.lower() else 'X'}}"
         known = value in self._identities.guids
-        if not known and not marked and (len(digits) < 16 or digits.isdigit() or digits.isalpha()):
+        is_plain = len(digits) < 16 or digits.isdigit() or digits.isalpha()
+        if not known and (len(digits) == 8 or (not marked and is_plain)):
             return "", text
         is_mac = known and len(digits) <= 12 and value < 1 << 48
         made = self._pseudonyms.mac(value) if is_mac else self._pseudonyms.guid(value)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.lab.network import Network, missing
-from tests.lab.field import QUICK, Outcome, network_in, run
+from tests.lab.field import QUICK, Outcome, run
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
 
@@ -20,16 +20,8 @@ ADDRESSES = ("--probes", "ping,udp")
 RANKS = ("--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK, "--timeout", "5")
 
 
-@pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("flows"), 4, 2) as network:
-        yield network
-
-
-@pytest.fixture
-def network(wired: Network) -> Iterator[Network]:
-    yield wired
-    wired.heal()
+#: Nodes and rails.
+NETWORK = (4, 2)
 
 
 def half_of_the_flows(network: Network, rail: int, one: tuple[str, ...], other: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from fabtui.lab.network import Holder, Network, missing
 from tests.forked import fabtui
-from tests.lab.field import QUICK, network_in, run
+from tests.lab.field import QUICK, run
 from tests.wire.sshd import login_variables
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
@@ -23,16 +23,8 @@ STRANGE = "02:ee:00:00:00:99"
 WRONG = ("blocks incoming", "one-way", "black hole", "ICMP is dropped", "fails on all nodes", "no traffic")
 
 
-@pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("link"), 4, 2) as made:
-        yield made
-
-
-@pytest.fixture
-def network(wired: Network) -> Iterator[Network]:
-    yield wired
-    wired.heal()
+#: Nodes and rails.
+NETWORK = (4, 2)
 
 
 def preflight(network: Network, folder: Path) -> tuple[int, list[str]]:

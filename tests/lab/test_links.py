@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from fabtui.lab.network import Network, missing
-from tests.lab.field import Outcome, network_in, run
+from tests.lab.field import Outcome, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -21,16 +20,8 @@ def blamed(found: Outcome) -> list[tuple[str, str]]:
     return [(one["subject"]["kind"], one["subject"]["name"]) for one in found.saved["findings"]]
 
 
-@pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("links"), 4, 2) as network:
-        yield network
-
-
-@pytest.fixture
-def network(wired: Network) -> Iterator[Network]:
-    yield wired
-    wired.heal()
+#: Nodes and rails.
+NETWORK = (4, 2)
 
 
 def test_an_interface_that_is_switched_off(network: Network) -> None:

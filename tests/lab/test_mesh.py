@@ -62,16 +62,8 @@ def pairs_of(network: Network) -> int:
     return len(network.names) * (len(network.names) - 1) * len(network.rails) ** 2
 
 
-@pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("mesh"), 8, 4) as network:
-        yield network
-
-
-@pytest.fixture
-def network(wired: Network) -> Iterator[Network]:
-    yield wired
-    wired.heal()
+#: Nodes and rails.
+NETWORK = (8, 4)
 
 
 @pytest.fixture(scope="module")

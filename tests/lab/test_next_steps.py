@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from fabtui.lab.network import Network, missing
-from tests.lab.field import QUICK, network_in, run
+from tests.lab.field import QUICK, run
 from tests.lab.test_link_layer import old_entry, same_mac
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"), pytest.mark.planted]
@@ -99,10 +99,8 @@ FAULTS: dict[str, tuple[tuple[str, ...], list[Fault]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("next"), 4, 2) as network:
-        yield network
+#: Nodes and rails.
+NETWORK = (4, 2)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.lab.network import Network, missing
-from tests.lab.field import Outcome, network_in, run
+from tests.lab.field import Outcome, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -29,10 +29,8 @@ def broken(*args):
 time.{function} = broken"""
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("nodes"), 3, 2) as network:
-        yield network
+#: Nodes and rails.
+NETWORK = (3, 2)
 
 
 def interpreter(path: Path, before: str = "") -> Path:

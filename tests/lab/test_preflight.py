@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from fabtui.lab.network import Network, missing
 from tests.forked import fabtui
-from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -28,10 +26,8 @@ table inet filter {
 """
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("preflight"), NODES, 2) as network:
-        yield network
+#: Nodes and rails.
+NETWORK = (NODES, 2)
 
 
 def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:

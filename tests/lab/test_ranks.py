@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from fabtui.errors import InputError
 from fabtui.lab.network import Network, missing
 from fabtui.model.events import LogEntry
 from fabtui.model.recording import read_events
-from tests.lab.field import Outcome, network_in, run
+from tests.lab.field import Outcome, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -28,10 +27,8 @@ PAIRS = (*ALONE, "--ranks-per-node", "2")
 SLOW = ("root", "tbf", "rate", "100mbit", "burst", "100kb", "latency", "200ms")
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with network_in(tmp_path_factory.mktemp("ranks"), 4, 2) as network:
-        yield network
+#: Nodes and rails.
+NETWORK = (4, 2)
 
 
 def bad(found: Outcome) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,11 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from fabtui.lab.network import Network, missing
+from tests.conftest import needs_torch
 from tests.forked import fabtui
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    needs_torch,
 ]
 TRAINING = Path(__file__).parents[1] / "wire" / "gloo_training.py"
 RANKS = 4

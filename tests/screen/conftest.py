@@ -93,3 +93,24 @@ def opened() -> Opened:
 def screen_text(app: FabricApp) -> str:
     """Return the text of the screen."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+async def press(pilot: Pilot[Any], *keys: str, seconds: float | None = None) -> None:
+    """Press keys, and let the app draw what comes of them."""
+    await pilot.press(*keys)
+    await pilot.pause(seconds)
+
+
+async def press_each(pilot: Pilot[Any], *keys: str) -> None:
+    """Press keys, each once the app has drawn what came of the one before."""
+    for key in keys:
+        await press(pilot, key, seconds=0.05)
+
+
+async def until(pilot: Pilot[Any], reached: Callable[[], Any]) -> None:
+    """Wait until something is so."""
+    for _ in range(500):
+        if reached():
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it did not come to that")

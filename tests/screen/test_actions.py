@@ -12,7 +12,7 @@ import pytest
 from fabtui.model.events import NodeState, NodeUpdate
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text, until
 from tests.screen.fakefeed import FakeFeed, nodes_of_two, sweep_of_two
 from tests.screen.test_command_line import typed
 
@@ -29,16 +29,13 @@ async def notes(app: FabricApp, pilot: Any, wanted: str = "") -> str:
 async def test_re_test_sweep_and_pause(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed) as (app, pilot):
-        await pilot.press("r", "R")
-        await pilot.pause()
+        await press(pilot, "r", "R")
         assert feed.retested == [("n000:0", "n000:1")]
         assert feed.swept == 1
-        await pilot.press("space")
-        await pilot.pause(0.1)
+        await press(pilot, "space", seconds=0.1)
         assert feed.model.paused
         assert "space resume" in screen_text(app)
-        await pilot.press("space")
-        await pilot.pause(0.1)
+        await press(pilot, "space", seconds=0.1)
         assert not feed.model.paused
         assert "space pause" in screen_text(app)
 
@@ -64,8 +61,7 @@ async def test_the_nodes_have_the_whole_width_while_they_are_connected(opened: O
 
 async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two(end=False).events)) as (app, pilot):
-        await pilot.press("space")
-        await pilot.pause(0.1)
+        await press(pilot, "space", seconds=0.1)
         assert "PAUSED" in screen_text(app).splitlines()[0]
 
 
@@ -140,10 +136,7 @@ async def test_the_real_csv_has_the_rows_of_the_screen(opened: Opened, tmp_path:
     pytest.importorskip("pandas")
     async with opened(FakeFeed(sweep_of_two().events), csv=tmp_path / "s.csv") as (_, pilot):
         await pilot.press("e")
-        for _ in range(100):
-            if (tmp_path / "s.csv").exists():
-                break
-            await pilot.pause(0.1)
+        await until(pilot, lambda: (tmp_path / "s.csv").exists())
         lines = (tmp_path / "s.csv").read_text().splitlines()
         assert len([line for line in lines if ",p2p," in line]) == 56
 
@@ -201,7 +194,6 @@ async def test_copying_gives_plain_text(opened: Opened) -> None:
 async def test_a_browser_has_no_terminal_for_a_login(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FabricApp, "is_web", True)
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("exclamation_mark")
-        await pilot.pause(0.2)
+        await press(pilot, "exclamation_mark", seconds=0.2)
         (note,) = app._notifications
         assert note.message.startswith("a browser has no terminal for a login; type elsewhere: ")

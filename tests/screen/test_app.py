@@ -11,7 +11,7 @@ from fabtui.model.events import EndpointsAdded, LogEntry, NodeState
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.widgets.connecting import StartScreen
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, sweep_of_two
 from tests.screen.test_actions import notes
 
@@ -41,8 +41,7 @@ async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened
 
 async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("G")
-        await pilot.pause()
+        await press(pilot, "G")
         text = screen_text(app)
         assert "n002 -x" in text
         assert "n002 failed 0:0" in text
@@ -52,8 +51,7 @@ async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: 
 
 async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
-        await pilot.press("right_square_bracket", "right_square_bracket")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket", "right_square_bracket")
         text = screen_text(app)
         for words in (
             "n000:1 > n001:2",
@@ -69,8 +67,7 @@ async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> Non
 async def test_80_columns_show_the_same_on_one_line(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
         assert not app.main.panel.display
-        await pilot.press("right_square_bracket")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket")
         assert "n000:1 > n001:1  ▾ slow  12.4 GB/s  rail 27 % of the usual 46.0" in screen_text(app)
         assert "? help" in screen_text(app)
         assert "q quit" in screen_text(app)
@@ -81,8 +78,7 @@ async def test_very_small_terminals_get_the_worst_pairs(opened: Opened) -> None:
         assert app.main.view == "worst"
         text = screen_text(app)
         assert text.index("x  n000:1 > n001:2") < text.index("T  n000:3 > n001:2") < text.index("▾  n000:1 > n001:1")
-        await pilot.press("down", "enter")
-        await pilot.pause()
+        await press(pilot, "down", "enter")
         assert "n000:3 > n001:2" in screen_text(app)
         assert "connect: timed out after 5.0 s" in screen_text(app)
 
@@ -100,8 +96,7 @@ async def test_it_follows_the_size_of_the_terminal(opened: Opened) -> None:
 
 async def test_the_pair_shows_both_directions_and_esc_goes_back(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("right_square_bracket", "right_square_bracket", "enter")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket", "right_square_bracket", "enter")
         text = screen_text(app)
         for words in (
             *("n000:1 > n001:2", "n001:2 > n000:1", "43.6 GB/s", "99 % of the usual 44.1"),
@@ -111,13 +106,11 @@ async def test_the_pair_shows_both_directions_and_esc_goes_back(opened: Opened) 
         assert "Active 400 Gb/s" in text
         assert "ibstat mlx5_1" in text
         assert "neighbours" in text
-        await pilot.press("end")
-        await pilot.pause()
+        await press(pilot, "end")
         text = screen_text(app)
         assert "mlx5_1 port 1 Active/LinkUp 400.0 Gb/s InfiniBand" in text
         assert "NCCL WARN ibv_modify_qp failed" in text
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert app.screen is app.main
 
 
@@ -127,27 +120,22 @@ async def test_keys_of_the_pair(opened: Opened) -> None:
         await pilot.press("down", "enter", "R")
         assert "no pair to test" in await notes(app, pilot)
         await pilot.press("escape", "right", "enter")
-        await pilot.press("r")
-        await pilot.pause()
+        await press(pilot, "r")
         assert feed.retested == [("n000:1", "n000:2")]
-        await pilot.press("R")
-        await pilot.pause()
+        await press(pilot, "R")
         assert feed.retested[1:] == [("n000:1", "n000:2"), ("n000:2", "n000:1")]
-        await pilot.press("x")
-        await pilot.pause()
+        await press(pilot, "x")
         assert screen_text(app).startswith(" fabtui / p2p / n000:2 > n000:1")
         await pilot.press("y")
         assert "n000:2 > n000:1" in app.clipboard
         assert "347 GB/s" in app.clipboard
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert type(app.screen).__name__ == "NodeScreen"
 
 
 async def test_the_node_shows_what_it_has_and_what_its_links_counted(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(140, 70)) as (app, pilot):
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         text = screen_text(app)
         for words in (
             *("n000   ready", "570.124.06, CUDA 12.8", "gen5 x8 of gen5 x16", "alice", "mlx5_0 PIX", "1 of 2"),
@@ -155,11 +143,9 @@ async def test_the_node_shows_what_it_has_and_what_its_links_counted(opened: Ope
             *("/usr/lib/libnccl.so.2", "Link 1: <inactive>"),
         ):
             assert words in text, words
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert "n001   ready" in screen_text(app)
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert "n002   failed" in screen_text(app)
         assert "inventory not known" in screen_text(app)
 
@@ -196,8 +182,7 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
     from fabtui.screen.keys import bindings_of
 
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 400)) as (app, pilot):
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await press(pilot, "question_mark")
         text = screen_text(app)
         for kind in key_owners(FabricApp):
             for binding in bindings_of(kind):
@@ -215,24 +200,19 @@ async def test_keys_can_be_rebound_by_their_ids(opened: Opened) -> None:
         app.set_keymap({"main.sweep": "f5"})
         await pilot.press("R")
         assert feed.swept == 0
-        await pilot.press("f5")
-        await pilot.pause()
+        await press(pilot, "f5")
         assert feed.swept == 1
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await press(pilot, "question_mark")
         assert "f5" in screen_text(app).lower()
 
 
 async def test_the_palette_has_a_command_for_what_keys_do(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed) as (app, pilot):
-        await pilot.press("ctrl+p")
-        await pilot.pause(0.2)
-        await pilot.press(*"sweep of all")
-        await pilot.pause(0.5)
+        await press(pilot, "ctrl+p", seconds=0.2)
+        await press(pilot, *"sweep of all", seconds=0.5)
         assert "Run the sweep of all pairs again" in screen_text(app)
-        await pilot.press("enter")
-        await pilot.pause(0.3)
+        await press(pilot, "enter", seconds=0.3)
         assert feed.swept == 1
 
 
@@ -289,11 +269,9 @@ async def test_the_log_shows_the_latest_and_grows(opened: Opened) -> None:
     async with opened(FakeFeed(story.events), size=(100, 40)) as (app, pilot):
         assert "line number 29" in screen_text(app)
         assert "line number 20" not in screen_text(app)
-        await pilot.press("L")
-        await pilot.pause()
+        await press(pilot, "L")
         assert "line number 12" in screen_text(app)
-        await pilot.press("L")
-        await pilot.pause()
+        await press(pilot, "L")
         assert "line number 12" not in screen_text(app)
 
 
@@ -310,8 +288,7 @@ async def test_nodes_with_different_numbers_of_endpoints_and_one_without(opened:
     async with opened(FakeFeed(story.events)) as (app, pilot):
         names = [entry.name for entry in app.main.source.axis.entries]
         assert names == ["a:0", "a:1", "b:0", "b:1", "b:2", "c:-"]
-        await pilot.press("G")
-        await pilot.pause()
+        await press(pilot, "G")
         assert "no GPU here, but GPUs elsewhere" in screen_text(app)
 
 
@@ -323,8 +300,7 @@ async def test_nothing_answers_and_the_app_still_shows_why(opened: Opened) -> No
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
         assert app.main.view == "connecting"
         assert screen_text(app).count("no route to host") == 2
-        await pilot.press("c", "enter", "right_square_bracket", "r", "space", "2", "L", "down", "y")
-        await pilot.pause()
+        await press(pilot, "c", "enter", "right_square_bracket", "r", "space", "2", "L", "down", "y")
         assert app.is_running
 
 

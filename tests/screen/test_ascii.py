@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui.screen.terminal.internals import as_ascii
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 VIEWS = ["ctrl+p", "question_mark", "F", "t", "T", "P", "v", "L", "colon", "f", "ctrl+o", "n", "enter"]
@@ -15,12 +15,10 @@ VIEWS = ["ctrl+p", "question_mark", "F", "t", "T", "P", "v", "L", "colon", "f", 
 async def test_ascii_mode_draws_ascii_alone(opened: Opened, colors: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24), colors=colors, ascii=True) as (app, pilot):
         for key in VIEWS:
-            await pilot.press(key)
-            await pilot.pause(0.05)
+            await press(pilot, key, seconds=0.05)
             text = screen_text(app)
             assert text.isascii(), f"{key}: {sorted({c for c in text if not c.isascii()})}"
-            await pilot.press("escape")
-            await pilot.pause()
+            await press(pilot, "escape")
 
 
 @pytest.mark.parametrize(

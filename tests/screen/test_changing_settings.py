@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.settings import SettingsScreen
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 
@@ -18,16 +18,13 @@ async def change(pilot: Pilot[Any], name: str, text: str) -> None:
     """Give a setting a value in the view of all settings."""
     app = pilot.app
     if not isinstance(app.screen, SettingsScreen):
-        await pilot.press("f2")
-        await pilot.pause()
+        await press(pilot, "f2")
     assert isinstance(app.screen, SettingsScreen)
     await pilot.press("home")
     while app.screen.table.selected is not None and app.screen.table.selected.name != name:
         await pilot.press("down")
-    await pilot.press("enter")
-    await pilot.pause()
-    await pilot.press("ctrl+u", *("space" if one == " " else one for one in text), "enter")
-    await pilot.pause()
+    await press(pilot, "enter")
+    await press(pilot, "ctrl+u", *("space" if one == " " else one for one in text), "enter")
 
 
 async def saved(app: FabricApp, pilot: Pilot[Any]) -> None:
@@ -51,8 +48,7 @@ async def test_a_setting_changes_at_once_and_the_file_when_asked(opened: Opened,
         await saved(app, pilot)
         assert path.read_text() == '# mine\n[screen]\ntheme = "light"  # as at home\n'
         assert app.unsaved_settings == {}
-        await pilot.press("escape", "colon", *"theme", "space", *"default", "enter")
-        await pilot.pause()
+        await press(pilot, "escape", "colon", *"theme", "space", *"default", "enter")
         assert app.theme == "dark"
 
 
@@ -73,8 +69,7 @@ async def test_a_wrong_value_is_one_clear_line(opened: Opened, name: str, text: 
 
 async def test_a_theme_that_does_not_exist_is_one_clear_line(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
-        await pilot.press("colon", *"theme", "space", *"ligt", "enter")
-        await pilot.pause()
+        await press(pilot, "colon", *"theme", "space", *"ligt", "enter")
         assert "there is no theme 'ligt'; did you mean light?" in screen_text(app)
         assert app.setting_texts == {}
 
@@ -82,14 +77,11 @@ async def test_a_theme_that_does_not_exist_is_one_clear_line(opened: Opened) -> 
 async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 40), config=path) as (app, pilot):
-        await pilot.press("f2")
-        await pilot.pause()
+        await press(pilot, "f2")
         assert isinstance(app.screen, SettingsScreen)
         assert "screen.theme" in screen_text(app)
-        await pilot.press("end", "enter")
-        await pilot.pause()
-        await pilot.press(*"/scratch/me", "enter")
-        await pilot.pause()
+        await press(pilot, "end", "enter")
+        await press(pilot, *"/scratch/me", "enter")
         assert isinstance(app.screen, SettingsScreen)
         assert "recording.folder = /scratch/me; from the next start, if w writes it" in messages(app)
         shown = screen_text(app)
@@ -106,8 +98,7 @@ async def test_the_view_shows_values_and_sources_and_changes_them(opened: Opened
         await pilot.press("d", "w")
         await app.workers.wait_for_complete([one for one in app.workers if one.name == "settings"])
         assert '\n#folder = "/scratch/me"\n' in path.read_text()
-        await pilot.press("f2")
-        await pilot.pause()
+        await press(pilot, "f2")
         assert len(app.screen_stack) == 1
 
 
@@ -115,8 +106,7 @@ async def test_a_file_that_cannot_be_changed_is_named(opened: Opened, tmp_path: 
     path = tmp_path / "config.toml"
     path.write_text("[screen\n")
     async with opened(FakeFeed(sweep_of_two().events), config=path) as (app, pilot):
-        await pilot.press("f2", "w")
-        await pilot.pause()
+        await press(pilot, "f2", "w")
         assert "nothing to save" in messages(app)
         await change(pilot, "session.timeout", "20")
         await saved(app, pilot)

@@ -12,7 +12,7 @@ from textual import events
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text, until
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 
 RECORDING = Path(__file__).resolve().parents[2] / "tests" / "samples" / "sessions" / "h200x4-lab-2x2.jsonl.gz"
@@ -20,12 +20,10 @@ RECORDING = Path(__file__).resolve().parents[2] / "tests" / "samples" / "session
 
 async def typed(pilot: Any, text: str, *keys: str) -> None:
     """Type a command, and other keys after it."""
-    await pilot.press("colon")
-    await pilot.pause()
+    await press(pilot, "colon")
     pilot.app.screen.query_one("#command-input").value = text
     await pilot.pause()
-    await pilot.press(*keys, "enter")
-    await pilot.pause(0.1)
+    await press(pilot, *keys, "enter", seconds=0.1)
 
 
 def screen_of(app: FabricApp) -> str:
@@ -99,20 +97,16 @@ async def test_a_wrong_command_is_explained_and_stays(opened: Opened, command: s
         await typed(pilot, command)
         assert isinstance(app.screen, CommandLine)
         assert problem in screen_text(app)
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert screen_of(app) == "MainScreen"
 
 
 async def test_tab_completes_commands_and_arguments(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("colon", "l", "a")
-        await pilot.pause(0.1)
+        await press(pilot, "colon", "l", "a", seconds=0.1)
         assert "layer LAYER: show a layer" in screen_text(app)
-        await pilot.press("tab", "space", "w")
-        await pilot.pause(0.1)
-        await pilot.press("tab", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "tab", "space", "w", seconds=0.1)
+        await press(pilot, "tab", "enter", seconds=0.1)
         assert str(app.main.source.layer) == "world"
         await pilot.press("colon", "up")
         assert app.screen.query_one("#command-input").value == "layer world"  # type: ignore[attr-defined]
@@ -135,10 +129,7 @@ async def test_what_is_typed_while_the_line_opens_is_not_lost(opened: Opened) ->
         # As a terminal sends pasted keys: all at once.
         for key, character in (("colon", ":"), *zip("nodes", "nodes", strict=True), ("enter", "\r")):
             app.post_message(events.Key(key, character))
-        for _ in range(60):
-            await pilot.pause(0.05)
-            if screen_of(app) == "NodesScreen":
-                break
+        await until(pilot, lambda: screen_of(app) == "NodesScreen")
         assert screen_of(app) == "NodesScreen", screen_text(app).splitlines()[-2:]
 
 
@@ -147,10 +138,7 @@ async def test_what_is_typed_while_a_prompt_opens_is_not_lost(opened: Opened) ->
         names = {"/": "slash", " ": "space", "\r": "enter"}
         for character in "/n001 bad\r":
             app.post_message(events.Key(names.get(character, character), character))
-        for _ in range(60):
-            await pilot.pause(0.05)
-            if app.main.view_state.filter is not None:
-                break
+        await until(pilot, lambda: app.main.view_state.filter is not None)
         assert app.main.view_state.filter is not None
         assert app.main.view_state.filter.text == "n001 bad", screen_text(app)
         assert [type(one).__name__ for one in app.screen_stack] == ["MainScreen"]
@@ -186,10 +174,7 @@ async def test_a_recording_replaces_the_session(opened: Opened) -> None:
         await asyncio.sleep(0.2)
         assert isinstance(app.screen, ConfirmScreen)
         await pilot.press("y")
-        for _ in range(100):
-            await pilot.pause(0.05)
-            if app.feed is not feed and app.model.nodes:
-                break
+        await until(pilot, lambda: app.feed is not feed and app.model.nodes)
         assert feed.closed == 1
         assert len(app.model.nodes) == 2
         assert RECORDING.name in screen_text(app)
@@ -201,6 +186,5 @@ async def test_staying_keeps_the_session(opened: Opened) -> None:
     async with opened(feed) as (app, pilot):
         await typed(pilot, f"replay {RECORDING}")
         await pilot.pause(0.2)
-        await pilot.press("n")
-        await pilot.pause(0.1)
+        await press(pilot, "n", seconds=0.1)
         assert (app.feed, feed.closed) == (feed, 0)

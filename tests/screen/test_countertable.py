@@ -6,7 +6,7 @@ from fabtui.model.events import CounterDeltas
 from fabtui.model.layers import Layer
 from fabtui.presentation.wording import plain
 from fabtui.screen.views.pair import counter_lines
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 
 ERRORS: dict[str, Any] = {
@@ -62,8 +62,7 @@ def test_nothing_is_shown_without_counters() -> None:
 
 async def test_the_pair_screen_shows_them(opened: Opened) -> None:
     async with opened(FakeFeed(story(("n001", ERRORS)).events), (120, 50)) as (app, pilot):
-        await pilot.press("right", "enter")
-        await pilot.pause()
+        await press(pilot, "right", "enter")
         text = screen_text(app)
     assert "counters" in text
     assert "symbol_error" in text

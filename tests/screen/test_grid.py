@@ -14,7 +14,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.widget import GridView
-from tests.screen.conftest import Opened, screen_text, settled
+from tests.screen.conftest import Opened, press, screen_text, settled
 from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 
 
@@ -66,8 +66,7 @@ async def test_node_labels_show_where_names_differ(opened: Opened) -> None:
         panel = [line.partition("▏")[2].strip() for line in screen_text(app).splitlines() if "▏" in line]
         assert " ".join(panel[:2]) == "THIS PAIR  gpu-rack07-0017:0 > gpu-rack07-0017:1"
         assert panel[2:4] == ["same node", "not tested"]
-        await pilot.press("minus")
-        await pilot.pause(0.1)
+        await press(pilot, "minus", seconds=0.1)
         assert "gpu-rack07-0017" in screen_text(app)
 
 
@@ -76,8 +75,7 @@ async def test_the_grid_draws_the_model(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
         for key in "1234567":
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             width = grid.layout_now().cell
             for row in range(grid.source.rows.size):
                 drawn = lines_of(grid)[grid.viewport.line_of_row[row]]
@@ -145,8 +143,7 @@ async def test_keys_move_the_cursor(opened: Opened, keys: list[str], where: str)
 async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
-        await pilot.press("down", "right", "right")
-        await pilot.pause()
+        await press(pilot, "down", "right", "right")
         styles = grid.palette.styles
         marked = {
             (y, segment.text.strip())
@@ -168,8 +165,7 @@ async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
         grid = app.main.grid
         await pilot.press("plus")
         assert grid.layout_now().cell == 2
-        await pilot.press("G", "end")
-        await pilot.pause(0.1)
+        await press(pilot, "G", "end", seconds=0.1)
         lines = lines_of(grid)
         assert "n019" in lines[0]
         assert lines[-1].startswith("n019 7")
@@ -299,8 +295,7 @@ async def test_layers_show_their_own_values(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         seen = {}
         for key in "1234567":
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             lines = lines_of(app.main.grid)
             seen[key] = (lines[app.main.grid.viewport.line_of_row[1]], screen_text(app))
         assert "FAIL" in seen["1"][0]
@@ -350,8 +345,7 @@ async def test_what_could_not_be_tested_is_not_just_empty(opened: Opened) -> Non
     async with opened(FakeFeed(story.events)) as (app, pilot):
         assert slot_at(app.main.source, "a:0", "b:1") is CellStyle.SKIPPED
         assert slot_at(app.main.source, "a:0", "b:0") is CellStyle.UNTESTED
-        await pilot.press("end")
-        await pilot.pause()
+        await press(pilot, "end")
         assert "the ranks of b did not start" in screen_text(app)
         assert "1 not tested" in screen_text(app)
         await pilot.press("5")

@@ -12,7 +12,7 @@ from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import RowOrder
 from fabtui.screen.grid.layout import NAMES_GROUP
 from fabtui.screen.grid.navigation import UNKNOWN, group_by, groups_of_nodes
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_command_line import typed
 
@@ -77,8 +77,7 @@ def test_a_node_on_several_leaf_switches_names_the_first_and_the_number_of_other
 async def test_one_key_goes_from_leaf_switches_to_rails_and_back(opened: Opened) -> None:
     async with opened(FakeFeed(fabric().events), size=(200, 60)) as (app, pilot):
         given = [entry.name for entry in app.main.grid.source.rows.entries]
-        await pilot.press("O")
-        await pilot.pause()
+        await press(pilot, "O")
         shown = screen_text(app)
         assert " by leaf switch " in shown
         lines = shown.splitlines()
@@ -86,11 +85,9 @@ async def test_one_key_goes_from_leaf_switches_to_rails_and_back(opened: Opened)
         assert heads.split()[:4] == ["SW-a0", "SW-a1", "SW-b0", "SW-b1"]
         # Each group of rows has a line with its name.
         assert [line.split()[0] for line in lines if line.startswith("SW-")] == ["SW-a0", "SW-a1", "SW-b0", "SW-b1"]
-        await pilot.press("O")
-        await pilot.pause()
+        await press(pilot, "O")
         assert sum(line.startswith("rail ") for line in screen_text(app).splitlines()) == GPUS
-        await pilot.press("O")
-        await pilot.pause()
+        await press(pilot, "O")
         assert [entry.name for entry in app.main.grid.source.rows.entries] == given
         assert "rail 7" not in screen_text(app)
 
@@ -115,8 +112,7 @@ async def test_the_cursor_stays_in_view_beside_names_of_groups(opened: Opened, s
 async def test_blocks_of_nodes_are_grouped_by_leaf_switch(opened: Opened) -> None:
     async with opened(FakeFeed(fabric().events), size=(120, 40)) as (app, pilot):
         await typed(pilot, "order leaf")
-        await pilot.press("minus")
-        await pilot.pause()
+        await press(pilot, "minus")
         assert [entry.label for entry in app.main.grid.source.rows.entries] == ["n000", "n002", "n001", "n003"]
         assert "SW-a0 +1" in screen_text(app)
 
@@ -138,8 +134,7 @@ async def test_half_rows_have_names_of_groups_and_gaps_between_them(opened: Open
         for _ in range(30):
             if grid.layout_now().halves:
                 break
-            await pilot.press("less_than_sign")
-            await pilot.pause()
+            await press(pilot, "less_than_sign")
         assert grid.layout_now().halves
         lines = screen_text(app).splitlines()
         assert sum(line.startswith("rail ") for line in lines) == GPUS

@@ -13,7 +13,7 @@ from fabtui.screen.keymap import key_owners
 from fabtui.screen.keys import bindings_of
 from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.jump import LETTERS, JumpScreen, targets_of
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two
 
 
@@ -28,18 +28,15 @@ async def test_quitting_asks_only_while_a_sweep_runs() -> None:
     app = make_app(feed)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause()
+        await press(pilot, "q")
         assert isinstance(app.screen, ConfirmScreen)
         text = " ".join(screen_text(app).split())
         assert "A sweep is running. Quit?" in text
         assert "56 of 56 GPU pairs tested. Nothing is recorded." in text
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert len(app.screen_stack) == 1
         assert feed.closed == 0
-        await pilot.press("q", "escape", "q", "y")
-        await pilot.pause(0.2)
+        await press(pilot, "q", "escape", "q", "y", seconds=0.2)
     assert feed.closed == 1
     assert app.return_value == 1
 
@@ -50,8 +47,7 @@ async def test_the_key_that_quits_pressed_twice_quits(keys: tuple[str, ...]) -> 
     app = make_app(feed)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press(*keys)
-        await pilot.pause(0.2)
+        await press(pilot, *keys, seconds=0.2)
     assert feed.closed == 1
 
 
@@ -60,8 +56,7 @@ async def test_a_replay_and_what_has_ended_are_left_without_a_question() -> None
         app = make_app(feed)
         async with app.run_test(size=(100, 30)) as pilot:
             await settled(app, pilot)
-            await pilot.press("q")
-            await pilot.pause(0.2)
+            await press(pilot, "q", seconds=0.2)
         assert feed.closed == 1
 
 
@@ -71,8 +66,7 @@ async def test_nothing_is_asked_while_nodes_are_connected() -> None:
     app = make_app(FakeFeed(story.events))
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert app.return_value == 130
 
 
@@ -80,64 +74,52 @@ async def test_a_letter_jumps_to_a_layer_and_to_a_node(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         targets = targets_of(app.screen)
         assert 9 <= len(targets) <= len(LETTERS)
-        await pilot.press("ctrl+o")
-        await pilot.pause()
+        await press(pilot, "ctrl+o")
         assert isinstance(app.screen, JumpScreen)
         assert "jump: press a letter" in screen_text(app)
         start, _, layer = app.main.tabs.spans[3]
         letter = letter_at(app, start, app.main.tabs.region.y)
         assert letter in LETTERS
-        await pilot.press(letter)
-        await pilot.pause(0.1)
+        await press(pilot, letter, seconds=0.1)
         assert len(app.screen_stack) == 1
         assert app.main.source.layer is layer
 
-        await pilot.press("ctrl+o")
-        await pilot.pause()
+        await press(pilot, "ctrl+o")
         nodes = [t for t in targets if t.x < 10 and t.y > app.main.grid.region.y]
-        await pilot.press(letter_at(app, nodes[1].x, nodes[1].y))
-        await pilot.pause(0.1)
+        await press(pilot, letter_at(app, nodes[1].x, nodes[1].y), seconds=0.1)
         assert app.main.source.axis.entries[app.main.grid.row].name == "n001:0"
 
 
 async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("ctrl+o")
-        await pilot.pause()
+        await press(pilot, "ctrl+o")
         panel = app.main.panel.region
         lines = screen_text(app).splitlines()
         at = next(y for y, line in enumerate(lines) if "timed out" in line[panel.x :] and y > panel.y + 3)
         letter = lines[at][app.main.panel.content_region.x - 1 :][:3].strip()
-        await pilot.press(letter)
-        await pilot.pause(0.1)
+        await press(pilot, letter, seconds=0.1)
         assert tuple(entry.name for entry in app.main.cursor_entries() or ()) == TIMEOUT
 
 
 async def test_jumping_in_a_detail_and_leaving_jump_mode(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(100, 30)) as (app, pilot):
-        await pilot.press("n", "ctrl+o")
-        await pilot.pause()
+        await press(pilot, "n", "ctrl+o")
         assert isinstance(app.screen, JumpScreen)
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         node = app.screen
         assert type(node).__name__ == "NodeScreen"
         last = targets_of(node)[-1]
-        await pilot.press("ctrl+o")
-        await pilot.pause()
-        await pilot.press(letter_at(app, last.x, last.y))
-        await pilot.pause(0.1)
+        await press(pilot, "ctrl+o")
+        await press(pilot, letter_at(app, last.x, last.y), seconds=0.1)
         assert node.query_one("#detail-body").scroll_y > 0
-        await pilot.press("ctrl+o", "5")
-        await pilot.pause()
+        await press(pilot, "ctrl+o", "5")
         assert app.screen is node
 
 
 async def test_a_letter_can_be_clicked(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         start, _, layer = app.main.tabs.spans[5]
-        await pilot.press("ctrl+o")
-        await pilot.pause()
+        await press(pilot, "ctrl+o")
         await pilot.click(offset=(start + 1, app.main.tabs.region.y))
         await pilot.pause(0.1)
         assert app.screen is app.main
@@ -156,24 +138,35 @@ async def test_help_begins_with_the_current_view(
     opened: Opened, keys: tuple[str, ...], title: str, words: str, first: str
 ) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 320)) as (app, pilot):
-        await pilot.press(*keys, "question_mark")
-        await pilot.pause()
+        await press(pilot, *keys, "question_mark")
         text = screen_text(app)
         assert title in text.splitlines()[0]
-        assert text.index("ten keys") < text.index("legend") < text.index(words) < text.index(first)
+        begin = "keys of this view" if not keys else first
+        assert text.index(begin) < text.index("legend") < text.index(words)
         assert text.index(first) < text.index("confirm.yes")
 
 
 @pytest.mark.parametrize("key", ["question_mark", "f1"])
 async def test_the_first_page_of_the_help_has_the_keys_and_signs_that_people_need(opened: Opened, key: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
-        await pilot.press(key)
-        await pilot.pause()
+        await press(pilot, key)
         lines = [line.strip() for line in screen_text(app).splitlines()]
-        assert lines[1].startswith("ten keys")
-        assert [line.split()[0] for line in lines[2:12]] == ["enter", "]", "F", "t", "r", "R", "/", "g", "esc", "q"]
-        for words in ("ok", "slow: far", "timed out", "failed with", "wrong data", "not tested", "its node has failed"):
-            assert any(words in line for line in lines[13:22]), words
+        assert lines[1].startswith("keys of this view")
+        assert [line.split()[0] for line in lines[2:13]] == [
+            "enter",
+            "]",
+            "i",
+            "F",
+            "t",
+            "J",
+            "r",
+            "R",
+            "w",
+            "/",
+            "1-9",
+        ]
+        for words in ("ok", "slow", "timed out", "failed", "wrong data", "not tested", "node gone", "below 95 %"):
+            assert any(words in line for line in lines[14:23]), words
         assert "main.pair" not in screen_text(app), "names for the settings file need a wide screen"
 
 
@@ -190,57 +183,45 @@ async def test_the_first_page_of_the_help_has_the_keys_and_signs_that_people_nee
 )
 async def test_every_view_names_the_layer_that_it_was_opened_from(opened: Opened, key: str, crumb: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
-        await pilot.press("4", "home", "ctrl+home", "right", key)
-        await pilot.pause()
+        await press(pilot, "4", "home", "ctrl+home", "right", key)
         assert screen_text(app).splitlines()[0].startswith(f" fabtui / latency / {crumb}")
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await press(pilot, "question_mark")
         assert f"/ {crumb if key != 'F' else 'findings'} / help" in screen_text(app).splitlines()[0] or key == "T"
 
 
 async def test_a_view_opened_from_a_view_names_the_way_to_it(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
-        await pilot.press("t")
-        await pilot.pause()
+        await press(pilot, "t")
         assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes ")
-        await pilot.press("enter")
-        await pilot.pause()
+        await press(pilot, "enter")
         assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes / n000 ")
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await press(pilot, "question_mark")
         assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes / n000 / help")
-        await pilot.press("escape", "escape")
-        await pilot.pause()
+        await press(pilot, "escape", "escape")
         assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes ")
 
 
 async def test_help_is_searched_as_one_types(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
-        await pilot.press("question_mark", "slash", *"worst")
-        await pilot.pause()
+        await press(pilot, "question_mark", "slash", *"worst")
         text = screen_text(app)
         assert "main.list" in text
         assert "main.pause" not in text
         assert text.index("main.list") < text.index("worst.up"), "the keys of the current view come first"
-        await pilot.press("space", *"zzz")
-        await pilot.pause()
+        await press(pilot, "space", *"zzz")
         assert "no line has these words" in screen_text(app)
-        await pilot.press("escape")
-        await pilot.pause()
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
+        await press(pilot, "escape")
         assert "main.pause" in screen_text(app)
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert app.screen is app.main
 
 
 async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await press(pilot, "question_mark")
         assert "help: worst pairs" in screen_text(app)
-        assert "ten keys" in screen_text(app)
+        assert "keys of this view" in screen_text(app)
 
 
 @pytest.mark.parametrize(
@@ -259,8 +240,7 @@ async def test_the_palette_has_every_action_of_where_one_is(
     opened: Opened, keys: tuple[str, ...], kinds: tuple[str, ...]
 ) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         titles = {command.title.partition("  (")[0].lower() for command in app.get_system_commands(app.screen)}
         for kind in key_owners(FabricApp):
             if kind.__name__ in kinds:
@@ -357,21 +337,17 @@ async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -
             await pilot.pause()
             return screen_text(app).splitlines()[grid.region.bottom - 1]
 
-        await pilot.press("s")
-        await pilot.pause(0.1)
+        await press(pilot, "s", seconds=0.1)
         first = grid.source.rows.entries[0].name
         assert first == "n000:1"
         assert (await over((0, 6))).startswith(" n000:1 > n001:2  x failed")
-        await pilot.press("s", "minus")
-        await pilot.pause(0.1)
+        await press(pilot, "s", "minus", seconds=0.1)
         assert "n000 > n001  x 1 failed  T 1 timeout  ▾ 1 slow  13 ok" in await over((0, 1))
-        await pilot.press("ctrl+o")
-        await pilot.pause()
+        await press(pilot, "ctrl+o")
         assert isinstance(app.screen, JumpScreen)
         rows = [t for t in app.screen._targets.values() if t.x < 10 and t.y > grid.region.y]
         assert len(rows) == 3
-        await pilot.press(letter_at(app, rows[1].x, rows[1].y))
-        await pilot.pause(0.1)
+        await press(pilot, letter_at(app, rows[1].x, rows[1].y), seconds=0.1)
         assert (app.main.cursor_entries() or (None,))[0].node == "n001"  # type: ignore[union-attr]
 
 
@@ -380,8 +356,7 @@ async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest
         written: list[str] = []
         assert app._driver is not None
         monkeypatch.setattr(app._driver, "write", written.append)
-        await pilot.press("y")
-        await pilot.pause()
+        await press(pilot, "y")
         found = next(text for text in written if text.startswith("\x1b]52;c;"))
         copied = base64.b64decode(found.removeprefix("\x1b]52;c;").rstrip("\x07\x1b\\")).decode()
         assert copied.startswith("n000:0 > n000:1\n")
@@ -408,8 +383,7 @@ async def test_the_key_bar_has_whole_entries_at_every_width(opened: Opened) -> N
 )
 async def test_a_key_without_effect_reports_why(opened: Opened, keys: tuple[str, ...], shown: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         assert shown in [note.message for note in app._notifications]
 
 

@@ -20,16 +20,13 @@ from fabtui.screen.app import FabricApp
 from fabtui.screen.views.history import HistoryScreen
 from fabtui.screen.views.pair import PairScreen
 from tests.past import DAY, write_past
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled, until
 from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
 
 
 async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
     """Wait until the view that was opened has read the history."""
-    for _ in range(400):
-        if isinstance(app.screen, HistoryScreen) and app.screen.overview:
-            break
-        await pilot.pause(0.02)
+    await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.overview)
     await pilot.pause()
 
 
@@ -49,8 +46,7 @@ async def test_what_stands_out_and_the_course_of_the_component_of_the_cursor(ope
         assert "1 degrades, 1 flaps, 1 is new in 15 sessions since 2023-10-15" in text
         assert "moved from n012:3 on 2023-10-05" in text
         assert "n012:3 2023-09-15 to 2023-10-03 (10 sessions)" in text
-        await pilot.press("G")
-        await pilot.pause()
+        await press(pilot, "G")
         assert screen.chosen is not None
         assert f" {screen.chosen.component.place} (" in screen_text(app)
         assert screen.overview is not None
@@ -93,11 +89,9 @@ async def test_a_finding_and_its_pair_show_since_when(opened: Opened) -> None:
     feed.model.past = _AlwaysSeen()
     sentence = "first seen 3 sessions ago (2023-10-31), third time in 14 days, moved with the GPU from n012:3"
     async with opened(feed, size=(120, 40)) as (app, pilot):
-        await pilot.press("F")
-        await pilot.pause()
+        await press(pilot, "F")
         assert sentence in screen_text(app)
-        await pilot.press("escape", "right_square_bracket", "right_square_bracket", "enter")
-        await pilot.pause()
+        await press(pilot, "escape", "right_square_bracket", "right_square_bracket", "enter")
         assert isinstance(app.screen, PairScreen)
         assert sentence in screen_text(app)
 

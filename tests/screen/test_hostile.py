@@ -13,7 +13,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import CellStyle
 from tests.screen.ansi import strip_codes
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 
 NASTY = (
@@ -109,8 +109,7 @@ async def test_text_from_a_node_is_only_text(opened: Opened, size: tuple[int, in
             *("right", "right", "right", "1", "7", "2", "L", "enter", "escape", "n", "G", "escape", "N", "escape"),
             *("y", "c"),
         ):
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             text = screen_text(app)
             assert_clean(text)
             assert all(cell_len(line) == size[0] for line in text.splitlines())
@@ -121,25 +120,20 @@ async def test_text_from_a_node_is_only_text(opened: Opened, size: tuple[int, in
 
 async def test_it_is_shown_to_the_letter(opened: Opened) -> None:
     async with opened(FakeFeed(nasty_story().events), size=(200, 60)) as (app, pilot):
-        await pilot.press("right_square_bracket")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket")
         assert SHOWN in screen_text(app)
-        await pilot.press("enter")
-        await pilot.pause()
+        await press(pilot, "enter")
         assert screen_text(app).count(SHOWN) >= 4
-        await pilot.press("escape", "c", "enter")
-        await pilot.pause()
+        await press(pilot, "escape", "c", "enter")
         assert "bad[/]node[1m" in screen_text(app)
 
 
 async def test_no_escape_sequence_of_a_node_reaches_the_terminal(opened: Opened) -> None:
     async with opened(FakeFeed(nasty_story().events)) as (app, pilot):
-        await pilot.press("right_square_bracket")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket")
         for screen in ("main", "pair"):
             if screen == "pair":
-                await pilot.press("enter")
-                await pilot.pause()
+                await press(pilot, "enter")
             for strip in app.screen._compositor.render_strips():
                 assert "\x1b" not in strip_codes(strip.render(app.console))
 
@@ -157,8 +151,7 @@ async def test_odd_names_do_not_break_columns(opened: Opened, name: str) -> None
     story.measured(*story.good(f"{name}:0", "n001:2"))
     for size in ((120, 30), (80, 24), (62, 16)):
         async with opened(FakeFeed(story.events), size=size) as (app, pilot):
-            await pilot.press("down", "right", "right")
-            await pilot.pause()
+            await press(pilot, "down", "right", "right")
             grid = app.main.grid
             lines = [strip.text for strip in grid.render_lines(grid.size.region)]
             assert all(cell_len(line) == len(line) == grid.size.width for line in lines)

@@ -8,7 +8,7 @@ import pytest
 from fabtui.model.events import JobEvidence
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import JobMonitor
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.fakejob import judged_as, verdict_of
 from tests.unit.jobs.job_texts import gpustat, healthy, iteration, settings
@@ -39,11 +39,10 @@ async def test_the_view_has_findings_nodes_iterations_and_the_end_of_a_log(
     async with opened(feed, size=size) as (app, pilot):
         await pilot.press("J")
         await shows(app, pilot, "n060")
-        await pilot.press("down")
-        await pilot.pause()
+        await press(pilot, "down")
         text = screen_text(app)
         lines = text.splitlines()
-        assert lines[0].startswith(" fabtui / p2p / logs without a job  suspect  4 nodes, 16 GPUs")
+        assert lines[0].startswith(" fabtui / p2p / logs  suspect  4 nodes, 16 GPUs")
         assert any(line.startswith(" x J03 n062: 0 of 4 GPUs are busy") for line in lines)
         assert any(line.startswith(" x J06 GLOBAL_BATCH_SIZE differs") for line in lines)
         assert any(line.startswith(" n063    ok") and " 40/50 " in line and " 4/4 " in line for line in lines)
@@ -124,8 +123,7 @@ async def test_the_logs_name_who_is_behind_and_run_a_next_step(
             " on n[060-061] (16 ranks)", ""
         )
         assert "next: ssh n001 cat /proc/interrupts" in text
-        await pilot.press("r")
-        await pilot.pause()
+        await press(pilot, "r")
         assert feed.asked == 1
         await pilot.press("tab")
         await shows(app, pilot, "> ssh n001 cat /proc/interrupts")

@@ -39,7 +39,7 @@ from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.transport.login_answers import LoginQuestion
 from tests.past import write_past
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press_each, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.fakejob import job_story
 
@@ -239,7 +239,7 @@ def marked_finding(world: World) -> str:
     return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
 
 
-ASKED = ("F", "down", "enter")
+ASKED = ("F", "down", "down", "enter")
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
@@ -443,7 +443,7 @@ CASES: dict[str, Case] = {
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "findings.copy-all": Case(lambda w: "n000:1 > n001:2 failed" in w.app.clipboard, before=("F",)),
     "findings.open": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F", "tab")),
-    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F",), story=asking),
+    "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F", "down"), story=asking),
     "findings.up": Case(lambda w: marked_finding(w) == "1", before=("F", "down"), story=asking),
     "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
     "findings.last": Case(lambda w: "> ssh n001 nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),
@@ -469,7 +469,7 @@ CASES: dict[str, Case] = {
     "jobs.back": in_the_job(lambda w: w.screen == "JobScreen", "O"),
     "job.follow": in_the_job(lambda w: "held, f follows" in w.text),
     "job.node": in_the_job(lambda w: w.screen == "NodeScreen"),
-    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs without a job  suspect  3 nodes")),
+    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs  suspect  3 nodes")),
     "job-log.copy": in_the_job(lambda w: "line 3 of n000" in w.app.clipboard, "enter"),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),
@@ -525,14 +525,14 @@ async def test_a_binding_is_added_in_one_place(opened: Opened, monkeypatch: pyte
     )
     assert check_keys({"findings.duplicate": "f8"}, FabricApp) == ({"findings.duplicate": "f8"}, [])
     async with opened(FakeFeed(sweep_of_two().events), keys={"findings.duplicate": "f8"}) as (app, pilot):
-        await press(pilot, "F")
+        await press_each(pilot, "F")
         assert "f8 duplicate" in screen_text(app).splitlines()[-1]
         assert "Copy the findings twice" in {
             command.title.partition("  (")[0] for command in app.get_system_commands(app.screen)
         }
-        await press(pilot, "f8")
+        await press_each(pilot, "f8")
         assert "n002 failed" in app.clipboard
-        await press(pilot, "question_mark")
+        await press_each(pilot, "question_mark")
         assert any(
             "f8" in line and "copy the findings twice" in line and "findings.duplicate" in line
             for line in screen_text(app).splitlines()
@@ -594,7 +594,7 @@ async def press_in_a_state(
     world: World, pilot: Pilot[int], before: tuple[str, ...], keys: list[tuple[str, str]]
 ) -> str:
     """Bring the app into a state, press each key in a copy of it, and return what is wrong then."""
-    await press(pilot, *before)
+    await press_each(pilot, *before)
     body = world.app.screen.query("#detail-body")
     scrolled = body.first().scroll_y if body else 0
     log = int(world.app.main.event_log.size.height)
@@ -637,18 +637,12 @@ async def press_and_check(world: World, pilot: Pilot[int], name: str, key: str) 
     os.chdir(world.folder)
     if check(world):
         return f"what {key} ({name}) is for holds before it is pressed"
-    await press(pilot, key)
+    await press_each(pilot, key)
     for _ in range(60):
         if check(world):
             return ""
         await pilot.pause(0.05)
     return f"{key} ({name}) had no effect; notifications: {world.notifications!r}\n{world.text}"
-
-
-async def press(pilot: Pilot[int], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause(0.05)
 
 
 def test_the_working_folder_is_as_it_was() -> None:
@@ -657,7 +651,7 @@ def test_the_working_folder_is_as_it_was() -> None:
 
 async def test_a_line_of_the_topology_with_nothing_below_reports_it(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await press(pilot, "T", "space")
+        await press_each(pilot, "T", "space")
         assert not app._notifications, "rails are below this one"
-        await press(pilot, "end", "right", "end", "space")
+        await press_each(pilot, "end", "right", "end", "space")
         assert [note.message for note in app._notifications] == ["nothing is below this line"]

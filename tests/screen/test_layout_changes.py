@@ -7,22 +7,18 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import NodeState
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled, until
 from tests.screen.fakefeed import FakeFeed, Story, nodes_of_two, sweep_of_two
 
 
 @pytest.mark.parametrize("keys", ["v escape", "v v", "c c", "c escape", "p p", "L L"])
 async def test_the_panel_is_filled_again_after_another_layout(opened: Opened, keys: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        for _ in range(100):
-            if app.findings.known:
-                break
-            await pilot.pause(0.05)
+        await until(pilot, lambda: app.findings.known)
         app.main.draw()
         before = app.main.panel.shown.plain
         assert len(before.splitlines()) > 20
-        await pilot.press(*keys.split())
-        await pilot.pause(0.1)
+        await press(pilot, *keys.split(), seconds=0.1)
         assert app.main.panel.shown.plain == before
 
 
@@ -32,8 +28,7 @@ async def test_the_node_states_have_their_own_keys(opened: Opened, size: tuple[i
         await pilot.pause(0.1)
         keys = screen_text(app).splitlines()[-1]
         assert not any(word in keys for word in ("enter pair", "next bad", "filter"))
-        await pilot.press("right_square_bracket", "enter", "s", "f", "v")
-        await pilot.pause(0.1)
+        await press(pilot, "right_square_bracket", "enter", "s", "f", "v", seconds=0.1)
         assert app.main.view == "connecting"
         assert len(app.screen_stack) == 1
 
@@ -45,8 +40,7 @@ async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> N
     story.endpoints(*story.nodes, kind="none", count=1)
     story.end(3)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
-        await pilot.press("2")
-        await pilot.pause(0.1)
+        await press(pilot, "2", seconds=0.1)
         assert app.main.view == "connecting"
         text = screen_text(app)
         assert "No node could be reached: 2 nodes failed." in text
@@ -75,16 +69,14 @@ async def test_notifications_stand_above_a_prompt() -> None:
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await settled(app, pilot)
         for key in ("f", "colon"):
-            await pilot.press(key)
-            await pilot.pause(0.2)
+            await press(pilot, key, seconds=0.2)
             before = screen_text(app).splitlines()
             app.notify(f"something happened after {key}")
             await pilot.pause(0.3)
             after = screen_text(app).splitlines()
             assert after != before
             assert after[-2:] == before[-2:]
-            await pilot.press("escape")
-            await pilot.pause(0.2)
+            await press(pilot, "escape", seconds=0.2)
 
 
 @pytest.mark.parametrize(("leader", "signals"), [(7, 1), (8, 0)])
@@ -97,8 +89,7 @@ async def test_ctrl_z_suspends_where_a_shell_can_continue(
     monkeypatch.setattr("fabtui.screen.terminal.internals.os.killpg", lambda *what: sent.append(what))
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
-        await pilot.press("ctrl+z")
-        await pilot.pause(0.1)
+        await press(pilot, "ctrl+z", seconds=0.1)
         assert len(sent) == signals
         assert any("cannot be suspended" in note.message for note in app._notifications) is not bool(signals)
 
@@ -115,16 +106,14 @@ async def test_no_key_of_the_grid_is_silent_over_the_node_states(opened: Opened)
         assert app.main.view == "connecting"
         for key in KEYS_OF_THE_GRID:
             app.clear_notifications()
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             assert app.main.view == "connecting", key
             assert ["this key is for the grid" in note.message for note in app._notifications] == [True], key
 
 
 async def test_the_opposite_direction_that_is_not_listed_is_reported(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("v", "x")
-        await pilot.pause()
+        await press(pilot, "v", "x")
         assert "not in this list" in list(app._notifications)[-1].message
 
 

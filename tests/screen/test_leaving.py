@@ -12,7 +12,7 @@ from fabtui.model.events import NodeState
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled, until
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
 
@@ -22,8 +22,7 @@ async def test_quitting_closes_the_feed(key: str) -> None:
     app = make_app(feed)
     async with app.run_test() as pilot:
         await settled(app, pilot)
-        await pilot.press(key)
-        await pilot.pause(0.2)
+        await press(pilot, key, seconds=0.2)
     assert feed.closed == 1
     assert app.return_value == 1
 
@@ -34,11 +33,9 @@ async def test_closing_is_shown_and_a_second_q_does_not_wait() -> None:
     app = make_app(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("enter", "q", "y")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", "q", "y", seconds=0.1)
         assert "closing: ending the processes on the nodes" in screen_text(app)
-        await pilot.press("q")
-        await pilot.pause(0.1)
+        await press(pilot, "q", seconds=0.1)
         assert app.return_value == 1
 
 
@@ -56,8 +53,7 @@ async def test_a_sweep_that_is_left_early_is_not_reported_as_ok(bad: bool, code:
     app = make_app(FakeFeed(story.events))
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("q", "y")
-        await pilot.pause(0.1)
+        await press(pilot, "q", "y", seconds=0.1)
     assert app.return_value == code
     line = sentence_of(diagnose(app.model))
     assert "ok." not in line
@@ -72,8 +68,7 @@ async def test_leaving_before_the_first_result_is_not_reported_as_ok(failed: boo
     app = make_app(FakeFeed(story.events))
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("ctrl+c")
-        await pilot.pause(0.1)
+        await press(pilot, "ctrl+c", seconds=0.1)
     assert app.return_value == code
     assert (
         sentence_of(diagnose(app.model)).lower().startswith(("no pair was tested", "n001 failed: no pair was tested"))
@@ -89,8 +84,7 @@ async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.Monke
     app = make_app(feed)
     async with app.run_test() as pilot:
         await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause(0.4)
+        await press(pilot, "q", seconds=0.4)
     assert app.exit_message is not None
     assert "was given up" in app.exit_message
 
@@ -125,8 +119,7 @@ async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opene
         text = screen_text(app)
         assert "STOPPED BY AN ERROR: ZeroDivisionError: [red]division" in text
         assert "12.4▾" in text
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert app.return_value == 3
     assert "ZeroDivisionError" in (app.exit_message or "")
 
@@ -135,9 +128,6 @@ async def test_leaving_at_the_end_where_that_is_wanted() -> None:
     feed = FakeFeed(sweep_of_two().events)
     app = make_app(feed, exit_on_end=True)
     async with app.run_test() as pilot:
-        for _ in range(50):
-            await pilot.pause(0.05)
-            if app.return_value is not None:
-                break
+        await until(pilot, lambda: app.return_value is not None)
     assert app.return_value == 1
     assert feed.closed == 1

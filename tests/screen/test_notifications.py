@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from fabtui.model.events import Event, NodeState, SessionEnd, Watching
 from fabtui.model.measurement import Verdict
 from fabtui.screen import app as app_module
 from fabtui.screen import notifier
-from fabtui.screen.terminal.internals import NullWriter, sequence, write_codes
+from fabtui.screen.terminal.internals import NullWriter, is_behind, sequence, write_codes
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -60,6 +61,37 @@ def test_only_a_terminal_that_the_app_has_now_is_written_to() -> None:
     assert not write_codes(driver, "x"), "it is gone"
     assert driver.written == ["x"]
     assert not write_codes(object(), "x"), "a browser has none"
+
+
+def test_a_frame_waits_while_the_terminal_has_not_taken_the_last_one() -> None:
+    reader, writer = os.pipe()
+    with open(writer, "w") as out:
+        driver = Terminal(WriterThread(out))
+        assert not is_behind(driver)
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while os.write(writer, b"x" * 4096):
+                pass
+        assert is_behind(driver)
+        os.read(reader, 1 << 20)
+        assert not is_behind(driver)
+        driver._writer_thread.write("waits")
+        assert is_behind(driver)
+    os.close(reader)
+    assert not is_behind(object())
+
+
+async def test_the_title_of_the_terminal_has_the_verdict_and_is_restored(opened: Opened) -> None:
+    story = sweep_of_two()
+    async with opened(FakeFeed([*story.events, SessionEnd(exit=1, time=story.now)]), notify="bell") as (app, _):
+        written: list[str] = []
+        title = notifier.Notifier(app, lambda _: None, written.append)
+        for verdict in ("2 of 56 pairs are bad", "All ok; healed 0:01 ago; 2", "All ok; healed 0:02 ago; 2"):
+            title.name(verdict)
+        title.stop()
+        title.stop()
+    first, second = "fabtui: 2 of 56 pairs are bad", "fabtui: All ok"
+    assert written == [f"\x1b[22;2t\x1b]2;{first}\a", f"\x1b]2;{second}\a", "\x1b[23;2t"]
 
 
 @pytest.fixture

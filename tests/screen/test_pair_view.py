@@ -28,7 +28,7 @@ from fabtui.screen.views.pair import (
 )
 from fabtui.screen.widgets.pair_text import pair_items, summary_text
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
 from tests.unit.model.test_link_limits import model_of, swept
 
@@ -217,8 +217,7 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
     }
     story.add(CounterDeltas(node="n000", since=0.0, until=story.now + 9, deltas=deltas))
     async with opened(FakeFeed(story.events), size=(140, 110)) as (app, pilot):
-        await pilot.press("right_square_bracket", "right_square_bracket", "enter")
-        await pilot.pause()
+        await press(pilot, "right_square_bracket", "right_square_bracket", "enter")
         found = screen_text(app)
         for words in (
             *("2 n000:1 > n001:2 failed   1 pair", "path  known hops", "others of n000 > n001:2"),
@@ -244,11 +243,9 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
 
 async def test_an_endpoint_with_itself_has_no_way_and_no_command(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 40)) as (app, pilot):
-        await pilot.press("down", "enter")
-        await pilot.pause()
+        await press(pilot, "down", "enter")
         assert "path" not in screen_text(app)
-        await pilot.press("Y")
-        await pilot.pause(0.1)
+        await press(pilot, "Y", seconds=0.1)
         assert "no pair to test" in "".join(note.message for note in app._notifications)
 
 

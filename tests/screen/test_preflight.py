@@ -11,7 +11,7 @@ from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
-from tests.screen.conftest import make_app, screen_text, settled
+from tests.screen.conftest import make_app, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed
 from tests.unit.model.cluster import clock, host, inventory, memlock, node
@@ -56,8 +56,7 @@ async def test_80_columns_name_every_problem(keys: tuple[str, ...]) -> None:
     app = make_app(FakeFeed(story().events))
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(app, pilot)
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         text = screen_text(app)
         for words in ("n062", "memlock", "n067"):
             assert words in text
@@ -72,8 +71,7 @@ async def test_all_facts_and_the_way_back() -> None:
     app = make_app(FakeFeed(story().events))
     async with app.run_test(size=(120, 200)) as pilot:
         await settled(app, pilot)
-        await pilot.press("P")
-        await pilot.pause()
+        await press(pilot, "P")
         screen = app.screen
         assert isinstance(screen, NodesScreen)
 
@@ -94,8 +92,7 @@ async def test_it_follows_the_session() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(app, pilot)
         feed.advance(1)
-        await pilot.press("P")
-        await pilot.pause()
+        await press(pilot, "P")
         screen = app.screen
         assert isinstance(screen, NodesScreen)
         assert "0 nodes inspected" in "".join(text for text, _ in screen.title_parts())

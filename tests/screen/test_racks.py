@@ -15,7 +15,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.topology import Topology, flat
 from fabtui.screen.grid.cells import RowOrder
-from tests.screen.conftest import Opened, make_app, screen_text
+from tests.screen.conftest import Opened, make_app, press, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_grouping import grouped
 from tests.screen.test_snapshots import pressed
@@ -64,12 +64,10 @@ def test_domains_are_groups_in_the_order_of_their_first_tray_and_what_is_in_none
 
 async def test_the_key_of_groups_begins_with_domains(opened: Opened) -> None:
     async with opened(FakeFeed(racks().events), size=(200, 60)) as (app, pilot):
-        await pilot.press("O")
-        await pilot.pause()
+        await press(pilot, "O")
         assert " by NVLink domain " in screen_text(app)
         seen = [app.main.view_state.order]
-        await pilot.press("O")
-        await pilot.pause()
+        await press(pilot, "O")
         seen.append(app.main.view_state.order)
         assert seen == [RowOrder.DOMAIN, RowOrder.RAIL], "leaf switches are unknown"
 

@@ -8,7 +8,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import events
 from fabtui.session.feeds.replay import StillFeed
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.unit.importers.places import output_of
 from tests.unit.importers.test_as_model import CUDA
 
@@ -24,8 +24,7 @@ def feed(**texts: str) -> StillFeed:
 async def test_a_matrix_in_the_grid(opened: Opened, tmp_path: Path) -> None:
     shown = feed(n060=CUDA, n061=CUDA)
     async with opened(shown, title="bw.txt") as (app, pilot):
-        await pilot.press("2")
-        await pilot.pause()
+        await press(pilot, "2")
         text = screen_text(app)
         assert app.main.view == "grid"
         assert "READ 2 files" in text
@@ -33,15 +32,13 @@ async def test_a_matrix_in_the_grid(opened: Opened, tmp_path: Path) -> None:
         assert "n061" in text
         # Nothing can be tested again, and saying so does no harm.
         await pilot.press("r", "R", "space")
-        await pilot.press("enter")
-        await pilot.pause()
+        await press(pilot, "enter")
         assert "p2pBandwidthLatencyTest" in screen_text(app)
 
 
 async def test_jobs_of_pairs_in_the_grid(opened: Opened) -> None:
     async with opened(feed(runs=JOBS), title="runs") as (app, pilot):
-        await pilot.press("2", "]")
-        await pilot.pause()
+        await press(pilot, "2", "]")
         text = screen_text(app)
         assert "remote process failed" in text
         assert "n061" in text
@@ -49,11 +46,9 @@ async def test_jobs_of_pairs_in_the_grid(opened: Opened) -> None:
 
 async def test_a_ping_mesh_in_the_grid(opened: Opened) -> None:
     async with opened(feed(mesh=output_of("older-ping-csv")), title="mesh.csv") as (app, pilot):
-        await pilot.press("5")
-        await pilot.pause()
+        await press(pilot, "5")
         text = screen_text(app)
         assert "a001-gw" in text
         assert "a002-gw" in text
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert "a001-gw" in screen_text(app)

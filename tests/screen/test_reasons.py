@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from fabtui.screen.views.topology import TopologyScreen
-from tests.screen.conftest import Opened
+from tests.screen.conftest import Opened, press
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 
@@ -27,21 +27,18 @@ async def test_a_key_with_nothing_to_do_gives_the_reason(
     opened: Opened, keys: Iterable[str], size: tuple[int, int], reason: str
 ) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         assert [note.message for note in app._notifications] == [reason]
 
 
 async def test_a_closed_line_without_a_node_is_opened(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
-        await pilot.press("T")
-        await pilot.pause()
+        await press(pilot, "T")
         assert isinstance(app.screen, TopologyScreen)
         tree = app.screen.tree_view
         closed = next(one for one in tree.root.children[0].children if not one.is_expanded)
         tree.move_cursor(closed)
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         assert closed.is_expanded
         assert len(closed.children) == 2
         assert not app._notifications

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from fabtui.screen.views.pair import PairScreen
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds.base import Playback
 from fabtui.session.feeds.replay import ReplayFeed
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled, until
 from tests.screen.fakefeed import FAILED, START, TIMEOUT, FakeFeed, sweep_of_two
 
 
@@ -41,14 +41,6 @@ async def replayed(folder: Path) -> AsyncIterator[tuple[FabricApp, Pilot[int], R
         feed.pause(True)
         await settled(app, pilot)
         yield app, pilot, feed
-
-
-async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if true():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def is_other(app: FabricApp, model: Model) -> bool:
@@ -145,8 +137,7 @@ async def test_the_prompt_refuses_what_is_no_place(opened: Opened, text: str) ->
     feed = FakeFeed(sweep_of_two().events, can_test=False)
     feed.replay = Playback(80.0, 200.0, 1.0)
     async with opened(feed) as (app, pilot):
-        await pilot.press("percent_sign", *text, "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "percent_sign", *text, "enter", seconds=0.1)
         assert "is not a place in a recording" in screen_text(app)
     assert not feed.sought
 
@@ -155,8 +146,7 @@ async def test_a_live_session_has_no_keys_of_a_replay(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=(200, 50)) as (app, pilot):
         assert "seek" not in screen_text(app).splitlines()[-1]
-        await pilot.press("comma")
-        await pilot.pause(0.1)
+        await press(pilot, "comma", seconds=0.1)
         assert "only a replay can" in "".join(note.message for note in app._notifications)
         feed.replay = Playback(0.0, None, 1.0)
         app.main.draw()

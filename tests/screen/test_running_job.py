@@ -14,17 +14,11 @@ from fabtui.presentation.job_board import JobBoard, board_text, state_glyph
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.job import RankMap
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press_each, screen_text, settled, until
 from tests.screen.fakefeed import START, FakeFeed, Story, sweep_of_two
 from tests.screen.fakejob import NODES, SECONDS, Kind, job_story, judged_as, verdict_of
 
 SIZES = [(80, 24), (120, 40)]
-
-
-async def press(pilot: Pilot[int], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause(0.05)
 
 
 def styles_of(app: FabricApp, text: str) -> set[str]:
@@ -42,10 +36,7 @@ def test_pictures(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, kind: Kind
     async def before(pilot: Pilot[Any]) -> None:
         app: Any = pilot.app
         await settled(app, pilot)
-        for _ in range(100):
-            if not app.main.findings.step(1.0):
-                break
-            await pilot.pause(0.05)
+        await until(pilot, lambda: not app.main.findings.step(1.0))
         app.main.draw()
         await pilot.pause(0.1)
 
@@ -68,24 +59,24 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
         # Only what is wrong is loud.
         assert styles_of(app, "9 \u25a0") != styles_of(app, "8 ~")
         assert app.main.cursor_entries()[0].name == "n061:1"  # type: ignore[index]
-        await press(pilot, "right", "right_square_bracket")
+        await press_each(pilot, "right", "right_square_bracket")
         assert (app.main.grid.row, app.main.grid.column) == (1, 1)
         # The other layers are as they were, and the ranks come back with their cursor.
-        await press(pilot, "2")
+        await press_each(pilot, "2")
         assert "9 \u25a0" not in screen_text(app)
-        await press(pilot, "9")
+        await press_each(pilot, "9")
         assert "9 \u25a0" in screen_text(app)
         assert app.main.cursor_entries()[0].name == "n061:1"  # type: ignore[index]
-        await press(pilot, "enter")
+        await press_each(pilot, "enter")
         assert app.screen.query(RankMap)
         text = screen_text(app)
         assert "but it does not count send and receive" in text or size[1] < 30
         assert "next    ssh n061 kill -CONT 41041" in text
-        await press(pilot, "tab")
+        await press_each(pilot, "tab")
         # A command that is not on the list of those that only read is asked about.
-        await press(pilot, "enter")
+        await press_each(pilot, "enter")
         assert "Run this on n061?" in screen_text(app)
-        await press(pilot, "n", "escape")
+        await press_each(pilot, "n", "escape")
         assert app.screen is app.main
 
 
@@ -146,7 +137,7 @@ async def test_text_of_a_node_is_harmless(opened: Opened, monkeypatch: pytest.Mo
     )
     async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
         for keys in ((), ("J",)):
-            await press(pilot, *keys)
+            await press_each(pilot, *keys)
             text = screen_text(app)
             assert "[bold red]x[/]" in text
             assert not any(ord(character) < 32 and character != "\n" for character in text)
@@ -159,7 +150,7 @@ async def test_few_colours_and_ascii(opened: Opened, monkeypatch: pytest.MonkeyP
     async with opened(FakeFeed(job_story("hang").events), size=(80, 24), **settings) as (app, pilot):
         sign = "#" if settings.get("ascii") else "\u25a0"
         for keys in ((), ("J",)):
-            await press(pilot, *keys)
+            await press_each(pilot, *keys)
             text = screen_text(app)
             assert f"9 {sign}" in text
             assert not settings.get("ascii") or text.isascii()
@@ -187,11 +178,11 @@ async def test_pairs_show_traffic_only_where_counters_prove_it(opened: Opened, m
     assert [one.ends for one in JobBoard(found).traffic] == [("n060", "n061")]
     judged_as(monkeypatch, two)
     async with opened(FakeFeed(job_story("healthy").events)) as (app, pilot):
-        await press(pilot, "plus")
+        await press_each(pilot, "plus")
         text = screen_text(app)
         assert " 10.2 " in text
         assert "n060:0 and n060:0" not in text
-        await press(pilot, "right", "right", "right")
+        await press_each(pilot, "right", "right", "right")
         assert "no counter separates" in screen_text(app)
 
 
@@ -233,7 +224,7 @@ async def test_a_recording_without_endpoints_shows_the_ranks(opened: Opened, mon
     story = job_story("hang", endpoints=False)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         assert "9 \u25a0" in screen_text(app)
-        await press(pilot, "down", "up", "plus", "escape", "minus", "x", "y", "v", "v", "f", "escape", "J")
+        await press_each(pilot, "down", "up", "plus", "escape", "minus", "x", "y", "v", "v", "f", "escape", "J")
         assert "who is behind" in screen_text(app)
 
 
@@ -261,7 +252,7 @@ async def test_many_ranks_scroll(opened: Opened, monkeypatch: pytest.MonkeyPatch
     judged_as(monkeypatch, found._replace(nodes=nodes, ranks=tuple(ranks), behind=(ranks[500].place,), world=512))
     async with opened(FakeFeed(job_story("hang", endpoints=False).events), size=(80, 24)) as (app, pilot):
         assert "500 \u25a0" in screen_text(app)
-        await press(pilot, "J")
+        await press_each(pilot, "J")
         assert "500 \u25a0" in screen_text(app)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, key_name, key_rows
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 THEME = "[colors]\nprimary = '{primary}'\nbackground = '{background}'\n[ramp.24]\ngood = '#ffffff on {good}'\n"
@@ -59,8 +59,7 @@ async def test_keys_of_the_settings_work_and_wrong_ones_are_reported(opened: Ope
     problems = ("config.toml:3: unknown setting screen.thme",)
     async with opened(feed, keys=keys, problems=problems) as (app, pilot):
         shown = " ".join(note.message for note in app._notifications)
-        await pilot.press("R", "f5", "ctrl+r")
-        await pilot.pause()
+        await press(pilot, "R", "f5", "ctrl+r")
         assert feed.swept == 2
         await pilot.press("space")
         assert feed.model.paused

@@ -9,10 +9,11 @@ import pytest
 from fabtui.model.events import NodeState, NodeUpdate, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import plain
+from fabtui.presentation.wording import clock_text, plain
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
 from fabtui.screen.widgets.main_head import connecting_line, head_line, quiet_facts
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.conftest import ModelMaker
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
 
@@ -34,26 +35,29 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
             ["T", "n000:3", ">", "n001:2"],
             ["▾", "n000:1", ">", "n001:1"],
         ]
-        await pilot.press("down", "r")
-        await pilot.pause()
+        await press(pilot, "down", "r")
         assert feed.retested == [("n000:3", "n001:2")]
         await pilot.press("y")
         assert app.clipboard.startswith("n000:3 > n001:2")
-        await pilot.press("4")
-        await pilot.pause()
+        await press(pilot, "4")
         assert "no bad pair in layer latency" in screen_text(app)
-        await pilot.press("2", "enter")
-        await pilot.pause()
+        await press(pilot, "2", "enter")
         assert "connect: timed out after 5.0 s" in screen_text(app)
-        await pilot.press("escape", "n")
-        await pilot.pause()
+        await press(pilot, "escape", "n")
         assert screen_text(app).startswith(" fabtui / p2p / n000   ready")
-        await pilot.press("escape", "c", "end", "enter")
-        await pilot.pause()
+        await press(pilot, "escape", "c", "home", "enter")
         assert "connection refused" in " ".join(screen_text(app).split())
-        await pilot.press("escape", "escape", "question_mark")
-        await pilot.pause()
+        await press(pilot, "escape", "escape", "question_mark")
         assert "help: worst pairs" in screen_text(app)
+
+
+async def test_a_short_list_leaves_room_for_the_causes_and_names_are_whole_or_not_there(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(60, 20)) as (app, _):
+        assert app.main.view == "worst"
+        shown = lines(screen_text(app))
+        assert shown[1].split() == ["1", "2", "p2p", "3", "3", "4", "5", "6", "7"]
+        below = shown[next(at for at, line in enumerate(shown) if line.startswith("───")) :]
+        assert any(" n000:1 > n001:2 failed" in line for line in below)
 
 
 async def test_a_narrow_and_high_terminal_shows_sentence_grid_and_findings(opened: Opened) -> None:
@@ -108,8 +112,7 @@ async def test_a_small_terminal_shows_the_required_size_and_q_quits(size: tuple[
         if size[1] >= 5:
             assert f"this is {size[0]}x{size[1]}" in text
             assert "3 bad pairs" in text
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert feed.closed == 1
     assert app.return_value == 1
 
@@ -119,11 +122,9 @@ async def test_at_20x5_a_running_sweep_is_asked_about_with_the_keys_in_sight() -
     app = make_app(feed)
     async with app.run_test(size=(20, 5)) as pilot:
         await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause()
+        await press(pilot, "q")
         assert "y quit    n stay" in screen_text(app)
-        await pilot.press("q")
-        await pilot.pause(0.2)
+        await press(pilot, "q", seconds=0.2)
     assert feed.closed == 1
 
 
@@ -137,8 +138,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
             assert ("fabtui needs" in screen_text(app)) is small
             if not small:
                 assert screen_text(app).startswith(" fabtui / p2p / n000:1 > n001:1")
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert "12.4▾" in screen_text(app)
 
 
@@ -154,7 +154,7 @@ def test_a_real_terminal_of_20x5_shows_the_required_size_and_q_quits() -> None:
 
 def test_a_real_terminal_of_60x15_lists_the_worst_pairs() -> None:
     terminal = Terminal("two", size=SMALL)
-    terminal.until("n000:1 > n001:2")
+    terminal.until("12.4 GB/s")
     terminal.press("\x1b[B\r")
     terminal.until("timed out after 5.0 s")
     terminal.press("q")
@@ -196,3 +196,16 @@ def test_what_the_verdict_reports_of_lost_nodes_stands_nowhere_else() -> None:
     model.apply(NodeUpdate(node=names[1], state=NodeState.LOST, text="cut", time=1.0))
     assert line("0 of 2 bad, but a is lost, b is lost") == "2 nodes · 0:02"
     assert "a lost for 0:08, b lost for 0:08 · " in line("0 of 2 bad, but a is lost")
+
+
+def test_what_follows_a_sweep_takes_no_time_of_it() -> None:
+    maker = ModelMaker().start(["a"]).endpoints({"a": 2}).add("phase", name="p2p", total=2).pairs(["a:0", "a:1"])
+    maker.add("phase", name="done").add("end", exit=0)
+    took = maker.model().elapsed
+    for _ in range(90):
+        maker.add("log", level="info", text="a note")
+    maker.add("phase", name="confirm", total=2).add("phase", name="done").add("end", exit=0)
+    model = maker.model()
+    facts = quiet_facts(model, model.elapsed, model.now, "", Glyphs(False))
+    assert model.elapsed > took + 40
+    assert f"done in {clock_text(took)}" in [plain(fact.parts) for fact in facts]

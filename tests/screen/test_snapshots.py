@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from fabtui.model.events import NodeState
 from fabtui.screen.terminal.internals import screen_lines
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, big_sweep, sweep_of_two
 
 pytestmark = pytest.mark.snapshot
@@ -103,8 +103,7 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
         app = pilot.app
         await settled(app, pilot)  # type: ignore[arg-type]
         for key in keys:
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
         await pilot.pause(0.1)
         for field in app.screen.query(Input):
             field.cursor_blink = False
@@ -183,8 +182,7 @@ async def test_every_view_fits(opened: Opened, size: tuple[int, int]) -> None:
     """Every view shows its text, help and quit, and no line is longer than the terminal."""
     async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
         for keys, text, back in TOUR:
-            await pilot.press(*keys)
-            await pilot.pause(0.1)
+            await press(pilot, *keys, seconds=0.1)
             shown = screen_text(app)
             assert text in shown, keys
             lines = shown.splitlines()
@@ -193,20 +191,17 @@ async def test_every_view_fits(opened: Opened, size: tuple[int, int]) -> None:
             if not app.screen.query("Prompt, CommandLine Input, .letter"):
                 assert "? help" in lines[-1], keys
                 assert "q quit" in lines[-1], keys
-            await pilot.press(*back)
-            await pilot.pause(0.1)
+            await press(pilot, *back, seconds=0.1)
             assert app.screen is app.main
 
 
 async def test_every_view_is_grey_in_the_mono_theme(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), theme="mono") as (app, pilot):
         for keys, _, back in TOUR:
-            await pilot.press(*keys)
-            await pilot.pause(0.1)
+            await press(pilot, *keys, seconds=0.1)
             for strip in screen_lines(app.screen):
                 for segment in strip:
                     for color in (segment.style.color, segment.style.bgcolor) if segment.style else ():
                         if color is not None and color.triplet is not None:
                             assert len(set(color.triplet)) == 1, (keys, segment)
-            await pilot.press(*back)
-            await pilot.pause(0.1)
+            await press(pilot, *back, seconds=0.1)

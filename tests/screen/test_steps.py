@@ -19,7 +19,7 @@ from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.widgets.finding_lines import output_lines
 from tests.conftest import ModelMaker
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text, until
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\x1b[2J[bold]kept[/bold]\u202eevil\tend\r\n" * 3
@@ -29,22 +29,13 @@ def two_nodes(**more: Any) -> FakeFeed:
     return FakeFeed(sweep_of_two(failed_node=False).events, **more)
 
 
-async def until(pilot: Any, done: Callable[[], Any]) -> None:
-    for _ in range(100):
-        if done():
-            return
-        await pilot.pause(0.05)
-    raise AssertionError("it did not happen")
-
-
 async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScreen:
     """Open the view of findings, whose first finding has these next steps."""
     # Not before all pairs are checked and searched: what is found later would replace these.
     await until(pilot, lambda: app.findings.known and app.findings.final and app.findings._search is None)
     if next_steps:
         app.findings.found = [app.findings.found[0].replace(next=next_steps), *app.findings.found[1:]]
-    await pilot.press("F")
-    await pilot.pause(0.1)
+    await press(pilot, "F", seconds=0.1)
     assert isinstance(app.screen, FindingsScreen)
     return app.screen
 
@@ -53,8 +44,7 @@ async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_i
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot, "ssh n000 ip -s link show eth1")
-        await pilot.press("down")
-        await pilot.pause()
+        await press(pilot, "down")
         assert "enter runs it on n000" in screen_text(app)
         assert feed.ran == []
         await pilot.press("enter")
@@ -62,8 +52,7 @@ async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_i
         assert feed.ran[0].argv == ("ip", "-s", "link", "show", "eth1")
         assert feed.ran[0].node == "n000"
         await until(pilot, lambda: "running on n000" in screen_text(app))
-        await pilot.press("enter")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", seconds=0.1)
         assert len(feed.ran) == 1, "it is still running"
         feed.answer(output=HOSTILE, exit=0, dropped=7)
         await until(pilot, lambda: "n000: exit status 0, 3 lines, 7 more bytes not kept" in screen_text(app))
@@ -78,7 +67,6 @@ async def test_in_a_lab_a_step_shows_where_it_runs_and_what_is_copied_works_wher
     async with opened(feed, size=(120, 40)) as (app, pilot):
         app.model.lab = "2x4"
         await shown_findings(app, pilot, on_node("n000", "ss -ltn", app.model))
-        assert "ssh n000 ss -ltn (lab: runs here)" in screen_text(app)
         await pilot.press("y")
         assert "ssh n000 ss -ltn" in app.clipboard
         assert "lab:" not in app.clipboard
@@ -86,6 +74,7 @@ async def test_in_a_lab_a_step_shows_where_it_runs_and_what_is_copied_works_wher
         assert "ssh n000 ss -ltn" in app.clipboard
         assert "lab:" not in app.clipboard
         await pilot.press("down", "y")
+        assert "ssh n000 ss -ltn (lab: runs here)" in screen_text(app)
         assert app.clipboard == "ss -ltn"
         await pilot.press("enter")
         await until(pilot, lambda: feed.ran)
@@ -113,8 +102,7 @@ async def test_steps_of_the_other_views_run_alike(
         assert steps[0] in screen_text(app)
         first = "tab" if view is NodesScreen else "enter"
         assert f"{first} next steps" in screen_text(app).splitlines()[-1]
-        await pilot.press(first)
-        await pilot.pause(0.1)
+        await press(pilot, first, seconds=0.1)
         assert feed.ran == [], "the first press selects"
         assert "enter runs it on n001" in screen_text(app)
         await pilot.press("enter")
@@ -122,11 +110,9 @@ async def test_steps_of_the_other_views_run_alike(
         assert (feed.ran[0].node, feed.ran[0].argv) == ("n001", ("ip", "-s", "link", "show", "eth1"))
         feed.answer(output=HOSTILE, exit=0)
         await until(pilot, lambda: "n001: exit status 0, 3 lines" in screen_text(app))
-        await pilot.press("tab", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "tab", "enter", seconds=0.1)
         assert isinstance(app.screen, RunScreen)
-        await pilot.press("n", "tab", "y", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "n", "tab", "y", "enter", seconds=0.1)
         assert app.clipboard == steps[2]
         assert "other is not a node of this session" in screen_text(app)
         assert len(feed.ran) == 1
@@ -141,8 +127,7 @@ async def test_a_view_without_next_steps_reports_that(opened: Opened, monkeypatc
         monkeypatch.setattr(
             app.findings, "preflight", lambda: (Preflight([], latest_preflight(app.model).table, []), True)
         )
-        await pilot.press("n", "tab")
-        await pilot.pause(0.1)
+        await press(pilot, "n", "tab", seconds=0.1)
         assert isinstance(app.screen, NodeScreen)
         assert list(app._notifications)[-1].message == "there is no next step here"
 
@@ -151,21 +136,17 @@ async def test_a_step_that_may_change_something_asks_and_enter_is_no_yes(opened:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache")
-        await pilot.press("down", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "down", "enter", seconds=0.1)
         assert isinstance(app.screen, RunScreen)
         assert "Run this on n001?" in screen_text(app)
         assert "sudo ip route flush cache" in screen_text(app)
         for no in ("enter", "n", "escape", "q"):
             if not isinstance(app.screen, RunScreen):
-                await pilot.press("enter")
-                await pilot.pause(0.1)
-            await pilot.press(no)
-            await pilot.pause(0.1)
+                await press(pilot, "enter", seconds=0.1)
+            await press(pilot, no, seconds=0.1)
             assert isinstance(app.screen, FindingsScreen), no
         assert feed.ran == []
-        await pilot.press("enter")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", seconds=0.1)
         await pilot.press("y")
         await until(pilot, lambda: feed.ran)
         assert feed.ran[0].argv == ("sudo", "ip", "route", "flush", "cache")
@@ -177,18 +158,14 @@ async def test_a_read_only_session_refuses_tests_and_steps_that_may_change_somet
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await until(pilot, lambda: app.findings.known)
         for key, why in (("r", "no pair is tested"), ("w", "watching would test pairs")):
-            await pilot.press(key)
-            await pilot.pause(0.1)
+            await press(pilot, key, seconds=0.1)
             assert list(app._notifications)[-1].message == f"this session is read-only (--read-only): {why}"
         await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache", "ssh n000 ip -s link")
-        await pilot.press("c")
-        await pilot.pause(0.1)
+        await press(pilot, "c", seconds=0.1)
         assert list(app._notifications)[-1].message.endswith("no experiment is run")
-        await pilot.press("down")
-        await pilot.pause(0.1)
+        await press(pilot, "down", seconds=0.1)
         assert "This session is read-only" in screen_text(app)
-        await pilot.press("enter")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", seconds=0.1)
         assert isinstance(app.screen, FindingsScreen), "it is refused, not asked"
         await pilot.press("down", "enter")
         await until(pilot, lambda: feed.ran)
@@ -211,8 +188,7 @@ async def test_a_step_that_cannot_run_shows_why_and_is_copied(opened: Opened, st
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot, step)
-        await pilot.press("down", "enter", "y")
-        await pilot.pause(0.1)
+        await press(pilot, "down", "enter", "y", seconds=0.1)
         assert why in screen_text(app)
         assert feed.ran == []
         assert isinstance(app.screen, FindingsScreen)
@@ -223,14 +199,12 @@ async def test_nothing_runs_on_the_nodes_of_a_recording_or_on_a_lost_node(opened
     feed = two_nodes(can_test=False)
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot, "ip -s link")
-        await pilot.press("down", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "down", "enter", seconds=0.1)
         assert "Nothing runs on the nodes of a recording. y copies it." in screen_text(app)
         feed.can_test = True
         app.findings.found[0] = app.findings.found[0].replace(next=("ssh n001 uptime",))
         feed.model.nodes["n001"].state = NodeState.LOST
-        await pilot.press("up", "down", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "up", "down", "enter", seconds=0.1)
         assert feed.ran == []
         assert "n001 is lost" in list(app._notifications)[-1].message
 
@@ -244,12 +218,10 @@ async def test_arrows_reach_every_finding_and_enter_goes_to_its_pairs(opened: Op
         many = [one.replace(topic=str(at), cells=frozenset({pair}), next=("ip -s link",)) for at in range(300)]
         app.findings.found = many
         screen.draw()
-        await pilot.press("end", "down")
-        await pilot.pause(0.1)
+        await press(pilot, "end", "down", seconds=0.1)
         assert "  300 " in screen_text(app) or " 300 " in screen_text(app)
         assert "> ip -s link" in screen_text(app), "only the selected finding is open, and it is in view"
-        await pilot.press("shift+tab", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "shift+tab", "enter", seconds=0.1)
         assert app.screen is app.main
         assert [entry.name for entry in app.main.cursor_entries() or ()] == list(pair)
 
@@ -261,11 +233,9 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         one = app.findings.found[0]
         cells = frozenset({("n001:2", "n000:0"), ("n001:2", "n000:3"), ("n000:0", "n001:1")})
         app.findings.found = [one.replace(cells=cells)]
-        await pilot.press("enter")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", seconds=0.1)
         assert "finding 1, pair 1 of 3   [ ] step   esc leave" in screen_text(app)
-        await pilot.press("right_square_bracket")
-        await pilot.pause(0.1)
+        await press(pilot, "right_square_bracket", seconds=0.1)
         assert "finding 1, pair 2 of 3" in screen_text(app)
         await pilot.press("left_square_bracket")
         grid = app.main.grid
@@ -276,11 +246,9 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         # The cursor's brackets are in place of the outline of the first pair.
         assert {name: text.count("⟦") for name, text in zip(names, rows, strict=True) if "⟦" in text} == {"n000:0": 1}
         assert [text.count("(") + text.count("⟦") for text in rows] == [marked.get(name, 0) for name in names]
-        await pilot.press("minus")
-        await pilot.pause(0.1)
+        await press(pilot, "minus", seconds=0.1)
         assert {row: len(columns) for row, columns in grid._outlined.items()} == {0: 1, 1: 1}, "blocks of nodes"
-        await pilot.press("escape")
-        await pilot.pause(0.1)
+        await press(pilot, "escape", seconds=0.1)
         assert "(" not in "".join(grid.render_line(y).text for y in range(2, grid.size.height))
         assert "[ ] step" not in screen_text(app)
 
@@ -306,15 +274,12 @@ async def test_typing_filters_the_findings(opened: Opened) -> None:
     async with opened(two_nodes(), size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot)
         total = len(app.findings.found)
-        await pilot.press("slash", *"n000:3")
-        await pilot.pause(0.1)
+        await press(pilot, "slash", *"n000:3", seconds=0.1)
         assert f"1 of {total}" in screen_text(app)
-        await pilot.press("enter", "down", "escape")
-        await pilot.pause(0.1)
+        await press(pilot, "enter", "down", "escape", seconds=0.1)
         assert isinstance(app.screen, FindingsScreen), "esc shows all first"
         assert f"1 of {total}" not in screen_text(app)
-        await pilot.press("slash", *"nothing has this", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "slash", *"nothing has this", "enter", seconds=0.1)
         assert "no finding has the text nothing has this" in screen_text(app)
         await pilot.press("down", "enter", "y", "c")
 
@@ -326,15 +291,12 @@ async def test_the_login_is_on_the_node_of_the_view(opened: Opened) -> None:
         entries = app.main.cursor_entries()
         assert entries is not None
         assert getattr(app.screen, "node", None) == entries[0].node == "n000"
-        await pilot.press("n", "n")
-        await pilot.pause(0.1)
+        await press(pilot, "n", "n", seconds=0.1)
         assert getattr(app.screen, "node", None) == "n001"
-        await pilot.press("escape", "F", "end")
-        await pilot.pause(0.1)
+        await press(pilot, "escape", "F", "end", seconds=0.1)
         assert getattr(app.screen, "node", None) == app.findings.found[-1].nodes[0]
         feed.can_test = False
-        await pilot.press("exclamation_mark")
-        await pilot.pause(0.1)
+        await press(pilot, "exclamation_mark", seconds=0.1)
         assert "no login" in list(app._notifications)[-1].message
 
 

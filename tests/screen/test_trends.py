@@ -56,7 +56,7 @@ async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) 
     async with opened(FakeFeed(events), size=(200, 50)) as (app, _):
         title = screen_text(app).splitlines()[0]
         assert title.startswith(" n002 failed  3 of 56 tested GPU pairs are bad")
-        assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} · watch, 5 retests ", title)
+        assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} · ", title)
         assert "▇" in title or "█" in title
 
 
@@ -64,7 +64,7 @@ def test_the_graph_of_bad_pairs_stays_where_the_sentence_takes_all_of_120_column
     model = watched(350.0, None, None, 350.0, 351.0).shadow
     facts = quiet_facts(model, 60.0, 90.0, "", Glyphs(False))
     line = plain(head_line(lambda width: [("s" * (width or 200), "")], facts, 120, Glyphs(False)))
-    assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} 3\\b", line)
+    assert re.search(f" bad [{BLOCKS}]{{{TREND_WIDTH}}} ", line)
 
 
 async def test_no_graph_without_watching(opened: Opened) -> None:

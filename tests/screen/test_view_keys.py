@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
-from tests.screen.conftest import Opened
+from tests.screen.conftest import Opened, press_each
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 #: Keys of the views, and the class of each; "" leads to the main screen.
@@ -28,21 +27,15 @@ def shown(app: FabricApp) -> str:
     return type(app.screen).__name__
 
 
-async def press(pilot: Pilot[int], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await pilot.pause(0.05)
-
-
 @pytest.mark.parametrize("first", ["F", "t", "T", "n", "enter", "question_mark"])
 async def test_a_key_leads_from_any_view_to_any_other(opened: Opened, first: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         for key, view in VIEWS.items():
             if (first, key) in OWN or VIEWS.get(first) == view:
                 continue
-            await press(pilot, first)
+            await press_each(pilot, first)
             assert len(app.screen_stack) == 2, first
-            await press(pilot, key)
+            await press_each(pilot, key)
             assert shown(app) == (view or "MainScreen"), (first, key)
             assert len(app.screen_stack) == (3 if view else 1)
             match key:
@@ -53,15 +46,15 @@ async def test_a_key_leads_from_any_view_to_any_other(opened: Opened, first: str
                 case "4":
                     assert str(app.layer) == "latency"
             if view:
-                await press(pilot, *["escape"] * 2)
+                await press_each(pilot, *["escape"] * 2)
             elif key in "vL":
-                await press(pilot, key)
+                await press_each(pilot, key)
             assert app.screen is app.main
 
 
 async def test_each_kind_of_view_is_open_once(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await press(pilot, "F", "t", "T", "F", "t", "T", "F")
+        await press_each(pilot, "F", "t", "T", "F", "t", "T", "F")
         assert [type(one).__name__ for one in app.screen_stack] == ["MainScreen", "FindingsScreen"]
 
 
@@ -78,14 +71,14 @@ async def test_each_kind_of_view_is_open_once(opened: Opened) -> None:
 )
 async def test_a_key_without_effect_is_answered(opened: Opened, way: tuple[str, ...], key: str, words: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await press(pilot, *way, key)
+        await press_each(pilot, *way, key)
         (note,) = app._notifications
         assert note.message.startswith(words)
 
 
 async def test_it_names_what_the_user_has_bound_it_to(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), keys={"main.watch": "z"}) as (app, pilot):
-        await press(pilot, "t", "z")
+        await press_each(pilot, "t", "z")
         (note,) = app._notifications
         assert note.message == "z has no effect here. main screen: start or stop testing all pairs in the background"
 
@@ -93,8 +86,8 @@ async def test_it_names_what_the_user_has_bound_it_to(opened: Opened) -> None:
 async def test_a_recording_never_asks_the_local_slurm(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui.screen.views.job.own_jobs", lambda: pytest.fail("squeue was asked"))
     async with opened(FakeFeed(sweep_of_two().events, can_test=False)) as (app, pilot):
-        await press(pilot, "J")
+        await press_each(pilot, "J")
         assert app.screen is app.main
         assert [note.message for note in app._notifications] == ["this recording has no job"]
-        await press(pilot, "8")
+        await press_each(pilot, "8")
         assert list(app._notifications)[-1].message == "nothing to compare with: start with --baseline FILE"

@@ -9,7 +9,7 @@ from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import text_width
 from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, TableRow, table_lines
 from fabtui.screen.widgets.text_line import heading_at
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
 
@@ -45,15 +45,12 @@ async def test_the_worst_pairs_are_sorted_by_a_click_on_a_heading(opened: Opened
         await pilot.pause()
         assert "value ▴" in screen_text(app).splitlines()[line]
         assert listed() == first[::-1], "what has no value comes last"
-        await pilot.press("v")
-        await pilot.pause()
+        await press(pilot, "v")
         assert "value ▴" in screen_text(app), "the list has the order of the panel"
-        await pilot.press("home", "i")
-        await pilot.pause()
+        await press(pilot, "home", "i")
         assert app.main.worst_pairs.cursor == 10, "the cursor stays on its pair"
         await pilot.press("home")
-        await pilot.press("enter")
-        await pilot.pause()
+        await press(pilot, "enter")
         assert "n000:1 > n001:2" in screen_text(app).splitlines()[0]
 
 
@@ -73,6 +70,5 @@ def test_rows_without_a_value_or_a_class_are_sorted_too() -> None:
 
 async def test_zooming_out_of_the_list_reports_that_there_is_nothing_to_zoom(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("v", "minus")
-        await pilot.pause()
+        await press(pilot, "v", "minus")
         assert [note.message for note in app._notifications] == ["a list has no zoom; v shows the grid"]

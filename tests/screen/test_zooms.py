@@ -35,7 +35,7 @@ from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.dialogs import SmallScreen
 from fabtui.screen.widgets.minimap import _slot
 from tests.effort import examples
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_gridlayout import axis_of
 
@@ -71,12 +71,10 @@ def with_problems(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict]
 
 
 async def type_in(pilot: Pilot[int], key: str, text: str) -> None:
-    await pilot.press(key)
-    await pilot.pause(0.05)
+    await press(pilot, key, seconds=0.05)
     names = {" ": "space", ">": "greater_than_sign", ":": "colon", "[": "left_square_bracket", "-": "minus"}
     names |= {"]": "right_square_bracket", ",": "comma", "!": "exclamation_mark"}
-    await pilot.press(*(names.get(character, character) for character in text), "enter")
-    await pilot.pause(0.15)
+    await press(pilot, *(names.get(character, character) for character in text), "enter", seconds=0.15)
 
 
 @pytest.mark.parametrize("walk", [["minus", "plus"], ["plus", "minus"], ["minus", "enter", "escape", "plus"]])
@@ -85,8 +83,7 @@ async def test_the_cursor_stays_on_its_pair_through_the_zooms(opened: Opened, wa
         await pilot.press(*BAD, *BAD)
         assert pair_of(app) == FAILED
         for key in walk:
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             assert pair_of(app) == FAILED
         assert zoom_of(app) is Zoom.GPUS
 
@@ -95,13 +92,11 @@ async def test_it_goes_on_to_the_pair_and_back(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await pilot.press("minus")
         assert zoom_of(app) is Zoom.FABRIC
-        await pilot.press("plus", "plus", "plus")
-        await pilot.pause()
+        await press(pilot, "plus", "plus", "plus")
         assert type(app.screen).__name__ == "PairScreen"
         await pilot.press("escape")
         assert zoom_of(app) is Zoom.NODES
-        await pilot.press("minus", "minus", "minus")
-        await pilot.pause(0.1)
+        await press(pilot, "minus", "minus", "minus", seconds=0.1)
         assert any("widest zoom" in note.message for note in app._notifications)
 
 
@@ -110,8 +105,7 @@ async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> Non
     bad |= {("n001:0", "n000:1"): Verdict.SLOW}
     story = with_problems(3, 4, bad)
     async with opened(FakeFeed(story.events)) as (app, pilot):
-        await pilot.press("minus")
-        await pilot.pause()
+        await press(pilot, "minus")
         blocks = app.main.view_state.blocks
         assert blocks.cell(0, 1, 6) == (CellStyle.FAILED, "   2x ")
         assert blocks.cell(0, 1, 2) == (CellStyle.FAILED, "2x")
@@ -120,8 +114,7 @@ async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> Non
         assert (slot, text.strip()[:2]) == (CellStyle.GOOD, "43")
         text = screen_text(app)
         assert "2x" in text
-        await pilot.press("right")
-        await pilot.pause()
+        await press(pilot, "right")
         assert "n000 > n001" in screen_text(app)
         assert "x 2 failed  14 ok" in screen_text(app)
         await pilot.press("enter")
@@ -131,8 +124,7 @@ async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> Non
 
 async def test_a_partly_tested_block_differs_from_a_tested_one(opened: Opened) -> None:
     async with opened(FakeFeed(big_sweep(4, 4, part=0.5).events)) as (app, pilot):
-        await pilot.press("minus")
-        await pilot.pause()
+        await press(pilot, "minus")
         view = app.main.view_state
         for a in range(4):
             for b in range(4):
@@ -242,8 +234,7 @@ async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(op
     async with opened(FakeFeed(with_problems(4, 4, bad).events)) as (app, pilot):
         await pilot.press("down", "down", "right")
         before = pair_of(app)
-        await pilot.press("s")
-        await pilot.pause()
+        await press(pilot, "s")
         rows = [entry.name for entry in app.main.grid.source.rows.entries]
         assert rows[:3] == ["n000:1", "n001:1", "n003:1"]
         assert pair_of(app) == before
@@ -404,8 +395,7 @@ async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Open
                 story.measured(Measurement(Layer.P2P, f"n003:{number % 4}", dst, Verdict.FAILED, time=story.now))
             app.feed.play(story.events)  # type: ignore[union-attr]
             app.main.navigation._resting_until = 0.0
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             if app.main.view == "grid":
                 assert pair_of(app) == ("n002:1", "n003:3"), key
         assert app.main.view_state.order is RowOrder.BADNESS
@@ -440,16 +430,14 @@ async def test_too_small_shows_the_required_size_and_q_quits(opened: Opened, siz
         assert isinstance(app.screen, SmallScreen)
         text = " ".join(screen_text(app).split())
         assert "needs 36x6" in text
-        await pilot.press("f", "slash", "enter", "plus", "v", "down", "q")
-        await pilot.pause(0.2)
+        await press(pilot, "f", "slash", "enter", "plus", "v", "down", "q", seconds=0.2)
         assert feed.closed == 1
 
 
 async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) -> None:
     story = with_problems(24, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.02)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
-        await pilot.press("plus")
-        await pilot.pause(0.1)
+        await press(pilot, "plus", seconds=0.1)
         app.main.draw()
         await pilot.pause(0.1)
         shown = app.main.minimap
@@ -460,8 +448,7 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
         rows, columns = shown._visible
         assert 0 in rows
         assert failed[0][0] not in rows
-        await pilot.press("G")
-        await pilot.pause(0.1)
+        await press(pilot, "G", seconds=0.1)
         assert down - 1 in shown._visible[0]
         assert columns == shown._visible[1]
 
@@ -469,8 +456,7 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
 async def test_a_map_of_many_nodes_shows_what_a_tile_stands_for(opened: Opened) -> None:
     story = with_problems(100, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.002)
     async with opened(FakeFeed(story.events), size=(120, 40)) as (app, pilot):
-        await pilot.press("2")
-        await pilot.pause(0.1)
+        await press(pilot, "2", seconds=0.1)
         app.main.draw()
         await pilot.pause(0.1)
         shown = app.main.minimap

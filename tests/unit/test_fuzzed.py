@@ -14,7 +14,7 @@ FOUND = ROOT / "tests" / "samples" / "fuzzed"
 sys.path.append(str(ROOT / "tools"))
 
 from fuzz import problem  # noqa: E402
-from fuzz_targets import TARGETS, close, mutate_json_lines  # noqa: E402
+from fuzz_targets import TARGETS, close, mutate_json_lines, mutated_words  # noqa: E402
 
 #: Changed inputs of a target.
 CHANGED = 15
@@ -55,5 +55,15 @@ def test_changed_inputs(name: str) -> None:
     for number in range(CHANGED):
         data = chance.choice(seeds)
         data = mutate_json_lines(data, chance) if target.json_lines and number % 2 else changed(data, chance)
+        found = problem(target, data)
+        assert found is None, f"{data!r}\n{found[1]}"
+
+
+@pytest.mark.fuzz
+def test_command_lines_with_changed_words_end_in_one_line() -> None:
+    target, chance = TARGETS["words"], random.Random("words")
+    seeds = list(target.seeds())
+    for _ in range(300):
+        data = mutated_words(chance.choice(seeds), chance)
         found = problem(target, data)
         assert found is None, f"{data!r}\n{found[1]}"

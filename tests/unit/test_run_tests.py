@@ -138,30 +138,6 @@ def test_many_that_fail_are_not_repeated(tmp_path: Path, files: int, tests: int)
     assert "once more" not in done.stdout
 
 
-def test_those_that_share_a_failed_session_are_repeated(tmp_path: Path) -> None:
-    shared = FLAKES.format(row="shared").replace("    ", "        ")
-    text = f"import pathlib, pytest\n@pytest.fixture(scope='module')\ndef session():\n    if True:\n{shared}"
-    text += "".join(f"def test_{number}(session):\n    pass\n" for number in range(8))
-    (tmp_path / "test_shared.py").write_text(text)
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "8 failed beside all others" in done.stdout
-
-
-def test_files_that_were_not_compiled_are_compiled_once(tmp_path: Path) -> None:
-    folder = tmp_path / "tests"
-    folder.mkdir()
-    for number in range(20):
-        (folder / f"test_{number}.py").write_text(f"def test_it():\n{PASSES}")
-    times: list[set[int]] = []
-    for _ in range(2):
-        writing = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        subprocess.run([sys.executable, SCRIPT, "compile"], cwd=tmp_path, env=writing, check=True, timeout=60)
-        times.append({file.stat().st_mtime_ns for file in folder.rglob("*pytest*.pyc")})
-    assert len(times[0]) == 20
-    assert times[0] == times[1]
-
-
 def test_a_row_without_tests_fails(tmp_path: Path) -> None:
     done = run(tmp_path, wire=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
     assert done.returncode == 5, done.stdout + done.stderr

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from fabtui.diagnosis.preflight.checks import latest_preflight
+from tests.conftest import needs_torch
 from tests.wire import sshd
 from tests.wire.live import session
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(240)]
 
 
 async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:

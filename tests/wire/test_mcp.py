@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import sys
 import uuid
@@ -19,12 +18,13 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp_types import TextContent
 
+from tests.conftest import needs_torch
 from tests.wire import sshd
 from tests.wire.assistant import RawClient, connected
 from tests.wire.nodeside import living, tokens_of, wait_gone
 
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    needs_torch,
     pytest.mark.timeout(240),
     # All tests of this file share a server and its nodes.
     pytest.mark.asyncio(loop_scope="module"),

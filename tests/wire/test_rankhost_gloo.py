@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 import time
@@ -11,12 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import needs_torch
 from tests.wire.rank_controller import Controller, came_not, more_free
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(180),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(180)]
 
 ADDRESSES = {"n0": "127.0.60.10", "n1": "127.0.60.11"}
 

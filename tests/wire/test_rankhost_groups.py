@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import signal
 import time
@@ -11,12 +10,10 @@ from typing import Any
 import pytest
 
 from fabtui_node.ranks.measure import verify
+from tests.conftest import needs_torch
 from tests.wire.rank_controller import Controller, came_not
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(180),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(180)]
 
 ADDRESSES = {"n0": "127.0.60.12", "n1": "127.0.60.13"}
 LAYOUT = {"n0": [0, 1], "n1": [2, 3]}

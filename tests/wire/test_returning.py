@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import subprocess
@@ -22,13 +21,11 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.session import reconnection
 from fabtui.session.feeds.live import LiveFeed
+from tests.conftest import needs_torch
 from tests.wire import sshd
 from tests.wire.live import session
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 
 def verdicts(feed: LiveFeed) -> dict[tuple[str, str], Verdict]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
 import re
 import signal
@@ -17,14 +16,11 @@ from typing import Any
 import pytest
 
 from fabtui.model.recording import read_events
-from tests.conftest import replayed
+from tests.conftest import needs_torch, replayed
 from tests.forked import fabtui
 from tests.labrun import Pair, Run, check_cells, check_healthy, run_lab
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(240)]
 
 Rows = list[dict[str, str]]
 

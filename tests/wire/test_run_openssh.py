@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import shlex
 import subprocess
 import sys
@@ -13,13 +12,11 @@ import pytest
 
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.conftest import needs_torch
 from tests.forked import fabtui
 from tests.wire import sshd
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(240)]
 
 
 def _node(field: sshd.Field, name: str, *lines: str) -> sshd.Server:

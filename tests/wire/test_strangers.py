@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,13 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import needs_torch
 from tests.labrun import Run, run_lab
 from tests.wire import stranger
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 #: What those do who look for services. None of it is a message of gloo or iperf3, or has the token of the probe udp.
 HARMLESS = ("nothing", "random bytes", "half a handshake", "datagrams")
 #: Small messages, few iterations: this is about who reaches whom.

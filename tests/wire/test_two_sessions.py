@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import importlib.util
 from collections import Counter
 
 import pytest
@@ -14,14 +13,12 @@ from fabtui.model.measurement import Verdict
 from fabtui.session import probe_runner
 from fabtui.session.feeds.live import LiveFeed
 from fabtui_node.probes import host
+from tests.conftest import needs_torch
 from tests.unit.session.played import until
 from tests.wire import sshd
 from tests.wire.live import session
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(240)]
 
 
 def bad(feed: LiveFeed) -> list[str]:

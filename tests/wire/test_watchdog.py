@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,11 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from fabtui.lab.network import Holder, missing
+from tests.conftest import needs_torch
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
-    pytest.mark.timeout(400),
-]
+pytestmark = [needs_torch, pytest.mark.timeout(400)]
 TRAINING = Path(__file__).with_name("gloo_training.py")
 #: How long (s) anything may take: two ranks import PyTorch while other tests keep all processors busy.
 PATIENCE = 120.0

@@ -40,14 +40,12 @@ HELP = """\
 Test every GPU of a cluster against every other, live, over plain SSH.
 
 examples:
-  fabtui                                       the start screen: nodes, jobs, recordings, films, labs
+  fabtui                                       start screen: nodes, jobs, films
   fabtui --nodes n060,n061                     the grid of two nodes, live
-  fabtui FILE|FOLDER|NODES|JOBID               replay, explain, read, ask before testing, or watch a job
-  fabtui demo cable                            a cable is pulled on this machine, named, and plugged in again
-  fabtui --jobid 4711 --mode quick             the nodes of a job, fewer pairs
-  fabtui hang 4711                             which rank a job waits for
+  fabtui n060,n061                             the same, after one more key
+  fabtui FILE, fabtui FOLDER, fabtui JOBID     replay, read, explain, or watch
+  fabtui demo cable                            a cable is pulled, and found
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen
-  fabtui explain rank*.log                     why a job failed
 
 exit codes: 0 ok; 1 a bad result; 2 bad input; 3 untested; 130 interrupted
 """
@@ -148,7 +146,7 @@ def _chosen_command(args: argparse.Namespace, config: ConfigFile) -> list[str] |
     except NoScreen as error:
         if nodes:
             raise InputError(f"{error}; without a screen: fabtui run --nodes {shlex.quote(nodes)}") from None
-        # The options say what is missing.
+        # The error about the options names what is missing.
         return None
 
 
@@ -197,15 +195,13 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
 
 def print_end(feed: LiveFeed, record: Path | None, code: int) -> None:
     """Print the outcome of a session, and where its recording is."""
-    from fabtui.cli.outputs import print_outcome, recording_line
-
     recorded = []
     if record is not None and record.exists():
         report = f"a page about it: fabtui report {shlex.quote(str(record))}"
-        recorded = [recording_line(record, feed.recording_stopped), report]
+        recorded = [part("cli.outputs:recording_line")(record, feed.recording_stopped), report]
     if feed.history_problem:
         recorded.append(feed.history_problem)
-    print_outcome(feed, code, recorded)
+    part("cli.outputs:print_outcome")(feed, code, recorded)
 
 
 def _title(args: argparse.Namespace, request: Request) -> str:

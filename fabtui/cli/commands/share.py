@@ -16,7 +16,7 @@ from fabtui.atomic_write import check_writable, write_atomically
 from fabtui.cli.printing import confirmed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.exit_status import INTERRUPTED
+from fabtui.exit_status import ALL_OK, BAD, INTERRUPTED
 from fabtui.importers.session import read_session
 from fabtui.nodeset import count
 from fabtui.paths import user_path
@@ -26,19 +26,22 @@ from fabtui.sanitize import one_line
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import KINDS, Rewriter
 from fabtui.sharing.session_file import SessionFile
+from fabtui.sharing.suspect import suspects
 
 HELP = """\
-Copy a recording, CSV or JSON with hashes in place of hosts, users, addresses, GUIDs and serial numbers.
+Copy a recording, CSV or JSON with hashes in place of hosts, users, addresses, serial numbers and secrets.
 
 examples:
   fabtui share session.jsonl.gz                show what is replaced, ask, write a copy beside it
   fabtui share session.jsonl.gz -o bug.jsonl.gz --also mysite
   fabtui share pairs.csv --salt "$SECRET" --yes
+  fabtui share --check session-shared.jsonl.gz list what to read once more before you send it
 
 The original is not changed. The copy replays, reads and diagnoses as the original does: n060 becomes for example h071,
 with the order and the groups of the names. What might be a name and was not recognised is listed: look at it.
 
-exit codes: 0 the copy was written; 2 bad usage or input; 130 not confirmed
+exit codes: 0 the copy was written, or --check lists nothing; 1 it lists something; 2 bad usage or input;
+  130 not confirmed
 """
 
 #: Shown of each kind.
@@ -48,6 +51,14 @@ _KEPT = (
     "kept: times, sizes, values, PCI addresses, versions, models, names of interfaces and devices, numbers of jobs, "
     "processes and ports, paths outside of home folders"
 )
+_UNKNOWABLE = (
+    "not knowable: names in small letters within a word (aliceib0), names that only free text has, secrets without a "
+    "name or a known form; fabtui share --check COPY lists what still looks like one"
+)
+_ALIKE = (
+    "not checked: private addresses, MAC addresses, GUIDs, UUIDs, serial numbers and hosts without vowels; real ones "
+    "look like replaced ones"
+)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -55,6 +66,8 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("share needs the name of a file, not standard input (-)")
     path = user_path(args.file)
     source = SessionFile(path)
+    if "check" in args:
+        return _check_copy(path, source, args)
     identities = Identities(tuple(getattr(args, "also", ())))
     for value in source.values():
         identities.gather(value)
@@ -75,6 +88,29 @@ def execute(args: argparse.Namespace) -> int:
             write_atomically(out, lambda target: shutil.copyfileobj(file, target))
     print(f"wrote {out}")
     return 0
+
+
+def _check_copy(path: Path, source: SessionFile, args: argparse.Namespace) -> int:
+    """Print what still looks like an identity or a secret; return the exit code."""
+    for option in ("out", "also", "salt", "yes"):
+        if option in args:
+            raise InputError(f"--{option} does not belong to --check, which writes nothing")
+    identities = Identities()
+    for value in source.values():
+        identities.gather(value)
+    rewriter = Rewriter(identities, secrets.token_bytes(32))
+    for value in source.values():
+        rewriter.value(value)
+    named = [
+        (KINDS[kind], text, number) for kind, texts in suspects(rewriter).items() for text, number in texts.items()
+    ]
+    named += [("may name something", text, number) for text, number in rewriter.unknown.most_common()]
+    rows = [[kind, one_line(text, 200), str(number)] for kind, text, number in named]
+    print(f"{one_line(path.name)}: {source.kind}; {count(len(rows), 'text')} that may be an identity or a secret")
+    for line in aligned([["kind", "text", "places"], *rows], (0, 1)) if rows else ():
+        print(line)
+    print(*_free(identities), _ALIKE, sep="\n")
+    return BAD if rows else ALL_OK
 
 
 def _beside(path: Path, rewriter: Rewriter) -> Path:
@@ -107,12 +143,17 @@ def _preview(path: Path, source: SessionFile, identities: Identities, rewriter: 
         yield "nothing to replace was recognised"
     if rewriter.unknown:
         yield from _unknown(rewriter.unknown)
+    yield from _free(identities)
+    yield _KEPT
+    yield _UNKNOWABLE
+    if source.damage:
+        yield source.damage
+
+
+def _free(identities: Identities) -> Iterator[str]:
     for what, number in identities.free.items():
         where = count(number, "place")
         yield f"free text ({what}) in {where}: names that no field holds remain; read it before you share it"
-    yield _KEPT
-    if source.damage:
-        yield source.damage
 
 
 def _unknown(unknown: Counter[str]) -> Iterator[str]:

@@ -78,6 +78,7 @@ class JobNetwork(NamedTuple):
     moves: float | None  #: Latest time at which data of the ranks was seen to arrive; None if never.
     whole: bool  #: Whether all nodes of the job have shown theirs.
     worked: bool  #: Whether the ranks have exchanged data in earnest: the job is not starting.
+    within: bool  #: Whether all connections of the ranks lead to nodes of the session: the job has no others.
 
 
 def job_network(log: JobEvidenceLog, group: JobGroup, known: Mapping[str, str]) -> JobNetwork | None:
@@ -113,8 +114,11 @@ def job_network(log: JobEvidenceLog, group: JobGroup, known: Mapping[str, str]) 
     result = words or slow or _calm(ends)
     reading = SourceReading("sockets", result, blind, at)
     worked = any(_int(end.row, "acked") + _int(end.row, "received") >= _WORKED for end in ends)
+    within = bool(ends) and all(end.peer in homes.values() for end in ends)
     since = at - min(silent, default=0.0)
-    return JobNetwork(reading, words, slow, since, step or slow_step, moved, set(group.nodes) <= set(readings), worked)
+    return JobNetwork(
+        reading, words, slow, since, step or slow_step, moved, set(group.nodes) <= set(readings), worked, within
+    )
 
 
 def _by_size(readings: Iterable[Sequence[JobReading]]) -> str:

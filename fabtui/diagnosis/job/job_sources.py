@@ -59,6 +59,8 @@ _INEXACT = 2.0
 _REPORTS, _RANKS = 8, 512
 #: Maximum number of sentences of a source, and of groups of alike ranks.
 _MOST, _MOST_GROUPS = 3, 4
+#: Times by which an iteration takes longer than before from which a job is slow.
+_SLOWER = 2.0
 _COLLECTIVES_ONLY = "it does not count send and receive"
 _RAS_PENDING = "waits in a send or receive that RAS does not count"
 #: Wait channels of sleeping: no collective waits there.
@@ -131,6 +133,7 @@ class JobGroup(NamedTuple):
     nodes: tuple[str, ...]
     now: float  #: Time of the latest sample.
     first: float  #: Time of the first sample.
+    left: tuple[JobPlace, ...] = ()  #: Processes of earlier jobs that are left on its nodes.
 
     def place(self, found: JobPlace) -> JobPlace:
         """Return the rank that a source means: by its process, else by its number."""
@@ -434,6 +437,17 @@ class LogEvidence(NamedTuple):
     reading: SourceReading
     moved: float | None  #: Time of the latest iteration.
     per_minute: float | None  #: Iterations per minute, usually.
+    failures: tuple[LogFailure, ...] = ()  #: The earliest one first.
+    slowed: str = ""  #: Time of an iteration that has become a multiple of what it was, as a clause; "" otherwise.
+
+
+class LogFailure(NamedTuple):
+    """Error in the log of a job that can begin a failure."""
+
+    rank: int | None  #: Its rank by the name of the log, None if unknown.
+    node: str  #: Its node by the name of the log, or "".
+    text: str  #: The line.
+    path: str  #: The log.
 
 
 def logs(log: JobEvidenceLog) -> LogEvidence | None:
@@ -450,8 +464,21 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
     parts = [f"last iteration {late:.3g} s ago" if late is not None else output, stuck or ""]
     if interval is not None:
         parts.insert(1, f"usually one every {interval:.3g} s")
+    failures = tuple(
+        LogFailure(json_whole(row.get("rank")), *(text(row.get(name)) or "" for name in ("node", "text", "path")))
+        for row in dicts(last.value.get("failures"))
+    )
+    parts += [f"{failures[0].path.rpartition('/')[2]}: {failures[0].text}" if failures else ""]
     reading = SourceReading("log", "; ".join(filter(None, parts)), "", last.time)
-    return LogEvidence(reading, None if late is None else last.time - late, per_minute)
+    moved = None if late is None else last.time - late
+    return LogEvidence(reading, moved, per_minute, failures, _slowed(last.value))
+
+
+def _slowed(value: Mapping[str, Any]) -> str:
+    lately, before = number(value.get("lately")), number(value.get("before"))
+    if not lately or not before or lately < _SLOWER * before:
+        return ""
+    return f"an iteration takes {lately:.3g} s, {lately / before:.2g} times as long as before ({before:.3g} s)"
 
 
 class RankReport(NamedTuple):

@@ -91,11 +91,12 @@ class JobVerdict(NamedTuple):
     uneven: bool = False  #: Whether a port or NVLinks of its nodes carry less than their peers.
     process: int | None = None  #: A process of it, where other jobs run on its nodes.
     beside: str = ""  #: What these do.
+    failed: bool = False  #: Whether it has ended by an error.
 
     @property
     def bad(self) -> bool:
-        """True if the job hangs, is held up, or computes what nobody wants."""
-        return self.state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES)
+        """True if the job hangs, is held up, has failed, or computes what nobody wants."""
+        return self.failed or self.state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES)
 
     @property
     def alerts(self) -> bool:
@@ -153,7 +154,7 @@ class JobVerdict(NamedTuple):
             case JobState.DIVERGES:
                 return f"is making progress, but {named}"
             case JobState.ENDED:
-                return "has ended"
+                return f"has failed: {named}" if self.failed else "has ended"
             case _:
                 return f"is in an unknown state: {self.needs or 'nothing has been observed yet'}"
         return words + (f": {named}" if named else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -127,10 +128,20 @@ def _of_readers(log: JobEvidenceLog) -> JobVerdict | None:
 def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
     if not log.nodes and (found := _of_readers(log)) is not None:
         return found
+    logs = sources.logs(log)
     now = max((sample.time for node in log.nodes if (sample := log.latest(node)) is not None), default=model.now)
     state = JobState.ENDED if log.tracks.ranks else JobState.UNKNOWN
     needs = f"{NO_RANK} these nodes"
-    return JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
+    verdict = JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
+    if logs is None:
+        return verdict
+    verdict = verdict._replace(sources=(logs.reading,))
+    if not logs.failures:
+        return verdict
+    first = logs.failures[0]
+    rank = f"rank {first.rank}: " if first.rank is not None else f"{first.node}: " if first.node else ""
+    step = f"fabtui explain {shlex.quote(first.path)}"
+    return verdict._replace(state=JobState.ENDED, where=one_line(f"{rank}{first.text}", 300), next=(step,), failed=True)
 
 
 #: What the ranks of a job have in common: its Slurm job, their number, its port; if ranks are there twice, its address.
@@ -154,7 +165,28 @@ def _groups(log: JobEvidenceLog) -> list[JobGroup]:
             members.setdefault(_key(rank.process) if twice else key, []).append((sample, rank))
     # Processes that only have a rank (of a shell, of a test) are not a job beside one.
     at_work = {key: found for key, found in members.items() if any(one.at_work for _, one in found)}
-    return [_group(log, key, found, now) for key, found in (at_work or members).items()]
+    members, left = _without_left(at_work or members)
+    groups = [_group(log, key, found, now) for key, found in members.items()]
+    return [groups[0]._replace(left=left), *groups[1:]] if groups else []
+
+
+def _without_left(members: dict[_Key, _Members]) -> tuple[dict[_Key, _Members], tuple[JobPlace, ...]]:
+    """Return the ranks of each job, and apart the processes that an earlier job has left.
+
+    These have no connection any more, while the ranks of a job have, and are no rank that it would miss.
+    """
+    joined = {key for key, rows in members.items() if any(rank.connected for _, rank in rows)}
+    kept: dict[_Key, _Members] = {}
+    left: list[JobPlace] = []
+    for key, rows in members.items():
+        numbers = {rank.process.rank for _, rank in rows if rank.connected}
+        for sample, rank in rows:
+            lost = rank.connected is False and joined
+            if lost and (key not in joined or rank.process.rank in numbers):
+                left.append(_place(rank.process))
+            else:
+                kept.setdefault(key, []).append((sample, rank))
+    return kept, tuple(left)
 
 
 def _key(process: RankProcess) -> tuple[str, int | None, str, str]:
@@ -265,11 +297,17 @@ class _Judge:
             assert self._ras is not None
             return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
         if quiet >= self._limit(since):
+            if absent := self._absent():
+                self._group = group = group._replace(gone=absent)
+                return self._made(JobState.HANGS, since or group.first, self._named())
             computing = self._computing()
             if since is None and computing:
                 # The usual time of an iteration is unknown.
                 return self._made(JobState.UNKNOWN, group.first, _Named((), "", self._unproven(quiet, computing)))
-            return self._made(JobState.HANGS, since or group.first, self._named())
+            verdict = self._made(JobState.HANGS, since or group.first, self._named())
+            # Whether a rank that is not seen has ended shows after a while.
+            whole = len(group.ranks) == (group.world or len(group.ranks))
+            return verdict._replace(settled=whole or self._now - group.first >= _OTHERS)
         if since is None:
             needs = f"no progress for {quiet:.0f} s so far"
             state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
@@ -281,6 +319,10 @@ class _Judge:
             return verdict._replace(settled=network.whole or self._now - group.first >= _OTHERS)
         if (late := late_ranks(self._log, group)) is not None:
             return self._made(JobState.SLOW, late.since, _Named(late.places, late.where))
+        if self._logs is not None and self._logs.slowed:
+            verdict = self._made(JobState.SLOW, group.first, _Named((), self._logs.slowed))
+            # A rank that is late shows after a while.
+            return verdict._replace(settled=self._now - group.first >= _SETTLED)
         return self._made(JobState.MOVES, group.first, self._struck(Severity.WARN), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
@@ -380,7 +422,10 @@ class _Judge:
         if group.gone:
             if struck.behind and set(struck.behind) <= set(group.gone):
                 return struck
-            return _Named(group.gone, f"{has(len(group.gone))} ended while the others run")
+            words = [one.text for one in self._failures() if one.rank in {place.rank for place in group.gone}]
+            return _Named(
+                group.gone, f"{has(len(group.gone))} ended while the others run" + ": ".join(["", *words[:1]])
+            )
         stopped = tuple(one.place for one in group.ranks if one.stopped)
         if stopped:
             return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
@@ -388,6 +433,8 @@ class _Judge:
             return struck
         if (silent := self._silent_nodes()) is not None:
             return silent
+        if (failed := self._failed()) is not None:
+            return failed
         ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None, self._stacks, self._processes]
         naming = [one for one in (*ranked, self._inspector) if one is not None and one.suspects]
         if not naming:
@@ -407,12 +454,42 @@ class _Judge:
         group = self._group
         missing = (group.world or 0) - len(group.ranks) - len(group.gone)
         times = {name: sample.time for name in self._model.nodes if (sample := self._log.latest(name)) is not None}
-        silent = [name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD]
+        silent = [
+            name for name in self._model.nodes if self._now - times.get(name, 0.0) > _OLD and not self._bare(name)
+        ]
         if missing <= 0 or not silent or self._now - group.first < _DEAD:
             return None
         verb = "gives" if len(silent) == 1 else "give"
         seen = f"{missing} of {count(group.world or 0, 'rank')} {'is' if missing == 1 else 'are'} not seen"
         return _Named((), f"{fold(silent)} {verb} no answer; {seen}", step=(silent[0], "uptime"))
+
+    def _failures(self) -> tuple[sources.LogFailure, ...]:
+        return self._logs.failures if self._logs is not None else ()
+
+    def _failed(self) -> _Named | None:
+        """Return the rank whose log has the earliest error, where its process is still there."""
+        for failure in self._failures():
+            for one in self._group.ranks:
+                if one.place.rank == failure.rank:
+                    return _Named((one.place,), f"has failed: {failure.text}")
+        return None
+
+    def _bare(self, node: str) -> bool:
+        """Return True if a node has answered that it has no rank."""
+        sample = self._log.latest(node)
+        return sample is not None and not sample.ranks
+
+    def _absent(self) -> tuple[JobPlace, ...]:
+        """Return the ranks that no node has, where all nodes of the job have answered: they have ended."""
+        group = self._group
+        missing = sorted(set(range(group.world or 0)) - {one.place.rank for one in group.ranks})
+        whole = self._network is not None and self._network.within
+        if not missing or not whole or self._silent_nodes() is not None or self._now - group.first < _DEAD:
+            return ()
+        bare = [name for name in self._model.nodes if self._bare(name)]
+        alike = len(missing) % len(bare) == 0 if bare else False
+        share = len(missing) // len(bare) if alike else 0
+        return tuple(JobPlace(rank, bare[at // share] if alike else "") for at, rank in enumerate(missing))
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
         rank = self._group.rank(behind[0])
@@ -477,7 +554,11 @@ class _Judge:
         rows = self._rows(state, named.behind)
         moves = state in (JobState.MOVES, JobState.SLOW)
         uneven = uneven_text(self._model, group.nodes, self._now) if moves else ""
-        notes += [uneven, f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
+        notes += [
+            uneven,
+            _left_text(group.left),
+            f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else "",
+        ]
         sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
         # A job that starts may hang; one that moved a moment ago, too.
         even = state is JobState.MOVES and quiet < _RECENT
@@ -560,6 +641,15 @@ class _Judge:
         links = [track.nvlink for track in one.gpu_tracks if track.nvlink is not None]
         nvlink, track = sum(links) if links else None, one.track
         return RankRow(one.place, track.process.endpoint, shown, why, use, power, nvlink, track.nic, track.cpu)
+
+
+def _left_text(left: Sequence[JobPlace]) -> str:
+    if not left:
+        return ""
+    nodes = {place.node: [one.pid for one in left if one.node == place.node] for place in left}
+    places = ", ".join(f"{node}: pid {', '.join(map(str, pids[:_MOST_OTHERS]))}" for node, pids in nodes.items())
+    processes = "a process of an earlier job is" if len(left) == 1 else f"{len(left)} processes of earlier jobs are"
+    return f"{processes} left on {places}"
 
 
 def _files(ranks: Sequence[JobRank], whole: bool) -> str:

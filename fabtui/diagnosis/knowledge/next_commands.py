@@ -60,20 +60,19 @@ def in_order_of_blame(model: Model, finding: Finding) -> tuple[str, ...]:
 
     If there are commands for innocent nodes alone, one about the NIC of what is blamed comes before them.
     """
-    steps = [step for step in finding.next if not ("nvidia-smi" in step and _has_no_gpus(model, host_of(step)))]
+    steps = [step for step in finding.next if not ("nvidia-smi" in step and _has_ranks_only(model, host_of(step)))]
     blamed = finding.blamed_nodes
-    if not blamed or all(host_of(step) in ("", *blamed) for step in steps):
-        return tuple(steps)
-    steps.sort(key=lambda step: host_of(step) not in ("", *blamed))
-    if host_of(steps[0]) in ("", *blamed):
+    steps.sort(key=lambda step: bool(blamed) and host_of(step) not in ("", *blamed))
+    if not steps or not blamed or host_of(steps[0]) in ("", *blamed):
         return tuple(steps)
     ends = [end for end in model.endpoints if end.node in blamed and finding.subject.name.endswith(f" {end.nic}")]
-    first = nic_commands(model, ends[0]) if ends else [on_node(sorted(blamed)[0], "ip -br addr", model)]
-    return (*first, *steps)
+    node = ends[0].node if ends else sorted(blamed)[0]
+    plain = "uptime" if model.gone(node) else "ip -br addr"
+    return (*(nic_commands(model, ends[0]) if ends else [on_node(node, plain, model)]), *steps)
 
 
-def _has_no_gpus(model: Model, node: str) -> bool:
-    return any(end.kind == "cpu" for end in model.table.of_node(node)) and not has_gpus(model, node)
+def _has_ranks_only(model: Model, node: str) -> bool:
+    return {end.kind for end in model.table.of_node(node)} == {"cpu"}
 
 
 def is_this_machine(model: Model) -> bool:

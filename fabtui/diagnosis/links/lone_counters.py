@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Role, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import error_counters, first_links
@@ -161,6 +161,7 @@ def command_for(counter: str) -> str:
 
 
 class _CounterRule(Rule[Model]):
+    role = Role.COUNTER
     domain = Domain.LINKS
     severity = Severity.WARN
     message = "{what}[ during {phases}]"
@@ -171,7 +172,7 @@ class _CounterRule(Rule[Model]):
 
 
 def _rule(row: Mapping[str, str]) -> type[_CounterRule]:
-    own = {name: row[name] for name in ("id", "name", "title")}
+    own = {name: row[name] for name in ("id", "name", "title")} | {"role": Role(row.get("role", Role.COUNTER))}
     return type(row["name"], (_CounterRule,), {**own, "next_step": row["next"], "__doc__": row["meaning"]})
 
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.finding import AddressPair, Finding, Pair, Severity, register
+from fabtui.diagnosis.finding import AddressPair, Finding, Pair, Role, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import Mesh, MeshRule, Place
@@ -129,6 +129,7 @@ def reaches_other_rails_only(mesh: Mesh, node: str) -> bool:
 class AddressRule(MeshRule):
     """Base of the rules about causes at addresses of nodes."""
 
+    role = Role.SETTING
     evidence: ClassVar[tuple[str, ...]] = ("{count} of {total} address pairs are affected",)
     #: Whether a finding explains all bad pairs of the endpoints at its addresses.
     takes_endpoints: ClassVar[bool] = True

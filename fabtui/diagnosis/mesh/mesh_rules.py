@@ -21,6 +21,7 @@ from fabtui.diagnosis.finding import (
     Domain,
     Finding,
     Pair,
+    Role,
     Severity,
     Steps,
     finished,
@@ -85,6 +86,7 @@ class CallerFails(MeshRule):
     """
 
     id = "FT212"
+    role = Role.CONNECTION
     name = "caller-fails"
     title = "A node itself cannot send or connect"
     message = "{node} {why}: {reason}"
@@ -142,6 +144,7 @@ class PathDropsFlows(MeshRule):
     """
 
     id = "FT209"
+    role = Role.CONNECTION
     name = "path-drops-flows"
     title = "One of several equal paths drops packets"
     message = "{never} of {tried} flows {scope:between} never pass: one of several equal paths drops them"
@@ -200,6 +203,7 @@ class SomeConnections(MeshRule):
     """
 
     id = "FT210"
+    role = Role.CONNECTION
     name = "some-connections"
     title = "Only some connections pass"
     message = "only some connections {to} pass"
@@ -362,6 +366,7 @@ def _unordered(paths: Iterable[AddressPair]) -> int:
 class _InterfaceRule(MeshRule):
     """Base of the rules about interfaces whose nodes report a fault of them."""
 
+    role = Role.REPORTED
     command: ClassVar[str]
     evidence: ClassVar[tuple[str, ...]] = ("{bad} of {count} address pairs at it fail or lose packets",)
 
@@ -446,6 +451,7 @@ class BlockedBetweenGroups(MeshRule):
     """
 
     id = "FT211"
+    role = Role.CAUSE
     name = "blocked-between-groups"
     title = "Traffic between groups of nodes fails"
     message = (
@@ -532,6 +538,7 @@ class OneWayRule(_DeadScopes):
     """Nothing passes in one direction while the opposite direction works."""
 
     id = "FT202"
+    role = Role.CAUSE
     name = "one-way"
     title = "Traffic passes in one direction only"
     next_step = "Compare routes, rp_filter and firewall rules of both ends."
@@ -543,6 +550,7 @@ class IcmpDropped(MeshRule):
     """No echo is answered while UDP datagrams pass in both directions. Jobs are not affected."""
 
     id = "FT203"
+    role = Role.CONSEQUENCE
     name = "icmp-dropped"
     title = "Pings are dropped, datagrams pass"
     severity = Severity.WARN
@@ -564,6 +572,7 @@ class IcmpDropped(MeshRule):
 class _MtuRule(MeshRule):
     """Base of the rules about packets that fill the MTU."""
 
+    role = Role.CAUSE
     evidence = ("{count} of {total} address pairs lose packets that fill the MTU, and pass small ones",)
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
@@ -641,6 +650,7 @@ class Firewall(MeshRule):
     """
 
     id = "FT206"
+    role = Role.CONNECTION
     name = "firewall"
     title = "Ephemeral ports are blocked"
     message = (
@@ -749,6 +759,7 @@ class PacketLoss(MeshRule):
     """Some packets are lost, but not all."""
 
     id = "FT207"
+    role = Role.REASON
     name = "packet-loss"
     title = "Packets are lost"
     message = "{scope:subject}: {loss:percent_range} of packets are lost"
@@ -776,6 +787,7 @@ class HighRoundTrip(MeshRule):
     """Pings take far longer than is usual in their class."""
 
     id = "FT208"
+    role = Role.REASON
     name = "high-round-trip"
     title = "Round trips are far above the usual ones"
     severity = Severity.WARN

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Severity, register
+from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Role, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad, misconnected, paths_of_seats
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
@@ -313,6 +313,7 @@ class WrongSwitch(_MacRule):
     """An interface is connected to a switch that has another rail, or no rail, of the other nodes: wrong cabling."""
 
     id = "FT239"
+    role = Role.RESULT
     name = "wrong-switch"
     title = "Interface is connected to the switch of another rail"
     severity = Severity.WARN

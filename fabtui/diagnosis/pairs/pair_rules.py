@@ -23,6 +23,7 @@ from fabtui.diagnosis.finding import (
     Kind,
     Pair,
     Reach,
+    Role,
     Route,
     Rule,
     Severity,
@@ -104,6 +105,7 @@ class WrongData(Rule[PairContext]):
     """Data arrives different from what was sent: a job would compute wrong results without an error."""
 
     id = "FT007"
+    role = Role.CAUSE
     name = "wrong-data"
     title = "Data arrives different from what was sent"
     message = (
@@ -413,12 +415,12 @@ class RailsBlockedByNode(_PairRule):
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]
             same = ends[0] == ends[1]
-            facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
+            facts: dict[str, Any] = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
             commands = context.first_commands(cells)
             finding = yield from context.explain(self, "", cells, facts=facts, commands=commands)
             alone = tuple(node for node in order if 2 * len(_partners(node, nodes)) > len(order))
             if 0 < 2 * len(alone) < len(order):
-                facts = {**finding.facts, "at_fault": alone}
+                facts = {**finding.facts, "culprits": alone}
                 finding = finding.replace(facts=facts, blames=Subject(Kind.NODES, fold(alone)))
             yield finding
 
@@ -599,6 +601,7 @@ def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
     """Return the rule of a row of ``blame_rules.toml``."""
     own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
     own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
+    own["role"] = Role.DEAD if row["dead"] else Role.SLOW
     own["experiments"] = tuple(map(ExperimentKind, row["experiments"]))
     own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
     return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
@@ -713,6 +716,7 @@ class NodeOfCollectives(_PairRule):
     """All collectives over two nodes that share a node are slow or fail, and those without it work."""
 
     id = "FT034"
+    role = Role.CONSEQUENCE
     name = "node-of-collectives"
     title = "Collectives are bad with one node"
     lasts = False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Rule, Severity, Steps, Subject, in_steps, register
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Role, Rule, Severity, Steps, Subject, in_steps, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import node_of
@@ -195,6 +195,7 @@ class WasBad(Rule[PairContext]):
     """
 
     id = "FT035"
+    role = Role.PAST
     name = "was-bad"
     title = "Something was bad for a time, and no longer is"
     severity = Severity.WARN

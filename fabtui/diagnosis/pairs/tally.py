@@ -208,7 +208,8 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
             again = [table.where(flag) for table, flag in zip(tables, flags, strict=True)]
             rechecked = len(np.unique(np.concatenate([table.code(ends) for table in again])))
             if rechecked:
-                suspect = max((_worst(table, names) for table in again if len(table)), key=_rank)
+                pairs = [_worst(table, names) for table in again if len(table)]
+                suspect = max(pairs, key=lambda pair: SEVERITY.index(pair[1]))
                 tables = [table.where(~flag) for table, flag in zip(tables, flags, strict=True)]
         yield None
     alone, world = tables
@@ -251,10 +252,6 @@ def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
 def _worst(table: PairTable, names: list[str]) -> tuple[Pair, Verdict]:
     at = int(np.argmax(table.verdict))
     return (names[table.source[at]], names[table.target[at]]), SEVERITY[table.verdict[at]]
-
-
-def _rank(one: tuple[Pair, Verdict]) -> int:
-    return SEVERITY.index(one[1])
 
 
 def _count_between_nodes(model: Model, tally: Tally, table: PairTable) -> Iterator[None]:

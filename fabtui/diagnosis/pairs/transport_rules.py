@@ -14,6 +14,7 @@ from fabtui.diagnosis.finding import (
     ExperimentKind,
     Finding,
     Kind,
+    Role,
     Route,
     Rule,
     Severity,
@@ -181,6 +182,7 @@ class SocketFallback(TransportRule):
     """Pairs between nodes with active RDMA ports use TCP sockets."""
 
     id = "FT040"
+    role = Role.CAUSE
     name = "socket-fallback"
     title = "TCP sockets in place of RDMA"
     message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
@@ -208,6 +210,7 @@ class NoGpuDirect(TransportRule):
     """Pairs move data over RDMA through host memory, while others of the fabric use GPUDirect RDMA."""
 
     id = "FT041"
+    role = Role.CAUSE
     name = "no-gpudirect"
     title = "RDMA without GPUDirect on some nodes"
     message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
@@ -235,6 +238,7 @@ class NoPeerToPeer(TransportRule):
     """GPUs of a node that NVLink or P2P connects exchange data through host memory or a network."""
 
     id = "FT042"
+    role = Role.CAUSE
     name = "no-peer-to-peer"
     title = "No P2P between GPUs that NVLink or P2P connects"
     message = (

@@ -381,29 +381,6 @@ class SharedMachine(_IdentityRule):
                 yield self.finding("machine", nodes=_names(apart), facts={"boot_id": boot})
 
 
-@register
-class SameHostName(_IdentityRule):
-    """Different machines have the same host name."""
-
-    id = "FT312"
-    name = "same-hostname"
-    title = "Different machines with the same host name"
-    severity = Severity.WARN
-    message = "different machines with the same host name {hostname}"
-    next_step = "Check `hostnamectl` on each of them."
-
-    def check(self, context: NodeContext) -> Iterator[Finding]:
-        for name, group in _shared(context.nodes, _host_name).items():
-            boots = [_boot(node) for node in group]
-            if len(set(boots)) < 2:
-                continue
-            machines = zip(group, boots, strict=True)
-            by_node = tuple(((node.name,), f"boot id {boot or 'unknown'}") for node, boot in machines)
-            command = f"ssh {fold([group[-1].name])} hostnamectl"
-            facts = {"hostname": name, "by_node": by_node}
-            yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
-
-
 class SharedValue(_IdentityRule):
     """Several machines have a value that each has to have for itself; `node_checks.toml` has a row for each rule."""
 
@@ -424,7 +401,7 @@ class SharedValue(_IdentityRule):
                 groups.setdefault(_names(group), []).append(value)
         for names, values in groups.items():
             facts = {"first": tuple(values[:3]), "shared": tuple(values[:_MOST_SHARED])}
-            command = self.row["command"].replace("{node}", fold(names[:1]))
+            command = self.row["command"].replace("{node}", fold([names[self.row.get("at", 0)]]))
             yield self.finding(self.row["topic"], nodes=names, facts=facts, commands=(command,) if command else ())
 
 

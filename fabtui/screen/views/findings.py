@@ -36,10 +36,6 @@ from fabtui.screen.widgets.finding_lines import (
 )
 from fabtui.screen.widgets.prompt import Prompt
 
-#: Number of findings up to which each shows its evidence and next steps; of more, only the selected one does.
-MOST_OPEN = 50
-
-
 #: Purpose of the prompt for notes.
 _NOTE = "known"
 
@@ -71,9 +67,9 @@ def _key_of(one: Finding) -> _Key:
 
 
 class FindingsScreen(DetailScreen):
-    """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.
+    """All findings, most severe first. A digit goes to the first pair of a finding.
 
-    One finding or one of its next steps is selected.
+    One finding or one of its next steps is selected; that finding shows its evidence and next steps.
     """
 
     BINDING_GROUP_TITLE = "Findings"
@@ -143,11 +139,11 @@ class FindingsScreen(DetailScreen):
         self._starts = {}
         lines: Lines = []
         for number, one in shown:
-            lines.append([])
             chosen = here.number == number
+            lines += [[]] if chosen or not lines or (lines[-1] and number == here.number + 1) else []
             self._starts[_Row(number, None)] = len(lines)
             lines += head_lines(one, width, number + 1, selected=chosen and here.step is None)
-            if chosen or (len(shown) <= MOST_OPEN and not one.known):
+            if chosen:
                 lines += detail_lines(one, width)
                 for at, step in enumerate(one.next):
                     self._starts[_Row(number, at)] = len(lines)

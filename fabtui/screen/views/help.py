@@ -1,4 +1,4 @@
-"""Help: the most used keys, the legend, the current view, and all keys, which are read from the bindings."""
+"""Help: keys and legend of the current view, and all keys, which are read from the bindings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from fabtui.model.layers import key_layers
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.model.layers import Layer, key_layers
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.job_board import state_meanings
-from fabtui.presentation.legends import layer_title
+from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, section, wrapped
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
@@ -23,11 +23,13 @@ from fabtui.screen.views.detail_base import DetailScreen
 _WIDEST_KEYS = 20
 _TEXT_COLUMN = 52
 _ROOMY = 110
-#: Ids of the keys that come first.
-_TEN_KEYS = (
-    *("main.pair", "main.next-bad", "app.findings", "main.nodes", "main.retest", "main.sweep"),
-    *("main.filter", "main.jump", "main.back", "app.quit"),
+#: Ids of the most used keys of the main view, which has a hundred.
+_MAIN_KEYS = (
+    *("main.pair", "main.next-bad", "main.run", "app.findings", "main.nodes", "main.job", "main.retest", "main.sweep"),
+    *("main.watch", "main.filter"),
 )
+#: Views with cells of the current layer, and those with cells of p2p.
+_OF_LAYER, _OF_P2P = frozenset({"GridView", "WorstPairs"}), frozenset({"PairScreen", "NodeScreen"})
 _REBINDING = "config.toml can rebind all keys: `fabtui config init` lists their names."
 #: Introductions to the views.
 _INTRODUCTIONS = {
@@ -66,7 +68,7 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
 
 
 class HelpScreen(DetailScreen):
-    """Ten keys and the legend, then the keys of the current view, layers, commands and the keys of all other views."""
+    """Keys and legend of the current view, then layers, commands and the keys of all other views."""
 
     BINDING_GROUP_TITLE = "Help"
     FILTER_PROMPT = "search", "words that a line must have: a key, an action or a name"
@@ -88,19 +90,22 @@ class HelpScreen(DetailScreen):
         return self.body_lines(width)
 
     def body_lines(self, width: int) -> Lines:
-        glyphs = self.context.glyphs
-        lines = self._matching("ten keys", self._ten_keys()) + self._matching("legend", _legend(glyphs, width))
+        lines: Lines = []
+        main = self._about is not None and self._about.__name__ in _OF_LAYER
+        if main:
+            lines += self._matching("keys of this view", self._main_keys())
+        elif self._here:
+            lines += [line for owner in self._here for line in self._key_lines(owner, width)]
+        lines += self._matching("legend", _legend(self._signs(), width))
         if self._about is not None and not self.filter:
             lines += [[], *([(line, "")] for line in introduction(self._about) if line)]
-        for owner in self._here:
-            lines += self._key_lines(owner, width)
+        if main:
+            lines += [line for owner in self._here for line in self._key_lines(owner, width)]
         layers: Lines = [
             [(f"  {layer.spec.key}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
             for layer in key_layers()
         ]
         lines += self._matching("layers", layers)
-        ranks: Lines = [[(f"  {sign}  ", "bold"), (text, "")] for sign, text in state_meanings(glyphs)]
-        lines += self._matching("ranks of a job", ranks)
         lines += self._matching(
             "commands", [[(f"  {text:<16}  ", "bold $primary"), (effect, "")] for text, effect in command_rows()]
         )
@@ -110,13 +115,26 @@ class HelpScreen(DetailScreen):
             return [[], [("  no line has these words", MUTED)]]
         return lines[1:] if self.filter else [*lines[1:], [], [(_REBINDING, MUTED)]]
 
-    def _ten_keys(self) -> Lines:
+    def _main_keys(self) -> Lines:
         known = {one.id: one for owner in (*self._here, *self._elsewhere) for one in bindings_of(owner)}
-        found = [known[name] for name in _TEN_KEYS if name in known]
-        return [
-            [(f"  {current_keys(self.app, one)[0]:<7}", "bold $primary"), (one.tooltip or one.description, "")]
-            for one in found
-        ]
+        found = [(current_keys(self.app, known[name])[0], known[name]) for name in _MAIN_KEYS if name in known]
+        rows = [(key, one.tooltip or one.description) for key, one in found]
+        rows.append(("1-9", "show a layer by its number, which the tabs have"))
+        return [[(f"  {key:<7}", "bold $primary"), (text, "")] for key, text in rows]
+
+    def _signs(self) -> list[tuple[str, str, str]]:
+        """Return style, sign and meaning of each cell of the view."""
+        name, glyphs, layer = (
+            "" if self._about is None else self._about.__name__,
+            self.context.glyphs,
+            self.context.layer,
+        )
+        if name == "JobScreen" or (name in _OF_LAYER and layer is Layer.JOB):
+            return [("bold", sign, text) for sign, text in state_meanings(glyphs)]
+        if name not in _OF_LAYER | _OF_P2P:
+            return []
+        rows = [*meanings(layer if name in _OF_LAYER else Layer.P2P), *_LATER]
+        return [(f"{CELL}{style.key}", glyphs.of_style[style], text) for style, text in rows]
 
     def _matching(self, title: str, lines: Lines) -> Lines:
         found = [line for line in lines if self.matches(f"{title} {plain(line)}")]
@@ -127,6 +145,11 @@ class HelpScreen(DetailScreen):
         rows = [
             (", ".join(current_keys(self.app, one)), one.tooltip or one.description, one.id or "")
             for one in bindings_of(owner)
+        ]
+        rows = [row for row in rows if row[0] not in "23456789" or not row[1].endswith(f" {row[0]}")]
+        rows = [
+            ("1-9", text[:-1] + "1 to 9", name) if text.endswith(f" {key}") else (key, text, name)
+            for key, text, name in rows
         ]
         shown = 3 if width >= _ROOMY else 2
         found = [row for row in rows if self.matches(" ".join((group_title(owner), *row[:shown])))]
@@ -146,29 +169,16 @@ class HelpScreen(DetailScreen):
         return lines
 
 
-#: Signs of the cells with their meanings.
-_LEGEND = (
-    (CellStyle.GOOD, "ok"),
-    (CellStyle.SLOW, "slow: far below the usual value"),
-    (CellStyle.TIMEOUT, "timed out: no answer in time"),
-    (CellStyle.FAILED, "failed with an error"),
-    (CellStyle.WRONG, "wrong data arrived"),
-    (CellStyle.FLAPPING, "ok now, but it flaps"),
-    (CellStyle.RUNNING, "test in progress"),
-    (CellStyle.FLASH, "result has just changed"),
-    (CellStyle.UNTESTED, "not tested"),
-    (CellStyle.GONE, "its node has failed or is lost"),
-    (CellStyle.INCONCLUSIVE, "inconclusive"),
-    (CellStyle.SKIPPED, "skipped"),
-)
+#: Signs that the legend of a layer has no room for.
+_LATER = ((CellStyle.FLASH, "result has just changed"), (CellStyle.UNTESTED, "not tested"))
 
 
-def _legend(glyphs: Glyphs, width: int) -> Lines:
-    half = min(44, width // 2)
+def _legend(signs: list[tuple[str, str, str]], width: int) -> Lines:
+    half = max(1, min(44, width // 2))
     lines: Lines = []
-    for left, right in zip(_LEGEND[::2], _LEGEND[1::2], strict=True):
+    for at in range(0, len(signs), 2):
         line: list[Part] = []
-        for slot, text in (left, right):
-            line += [("  ", ""), (f" {glyphs.of_style[slot]} ", f"{CELL}{slot.key}"), (f" {text}".ljust(half - 5), "")]
+        for style, sign, text in signs[at : at + 2]:
+            line += [("  ", ""), (f" {sign} ", style), (f" {text}".ljust(half - 5), "")]
         lines.append(line)
     return lines

@@ -41,11 +41,13 @@ from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import (
     COLUMN_WIDTH,
+    LEAST_FINDINGS,
     PANEL_LEAST,
     LayoutChoices,
     LinesBelow,
     MainLayout,
     arrange,
+    below_list,
     grid_fits,
     has_grid,
     has_nothing_to_test,
@@ -89,6 +91,7 @@ _NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict
 )
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
+_pair_key = partial(shortcut, needs=("grid", "test"))
 
 #: Purpose of the prompt for the filter of the event log.
 _LOG_FILTER = "filter the log"
@@ -116,22 +119,8 @@ class MainScreen(Screen[None]):
         _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "open"),
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
-        shortcut(
-            RUN_KEY,
-            "run",
-            "main.run",
-            "run the next step of the finding that is open",
-            "run",
-            needs=("grid", "test"),
-        ),
-        shortcut(
-            "r",
-            "retest",
-            "main.retest",
-            "test the pair under the cursor again, alone",
-            "retest",
-            needs=("grid", "test"),
-        ),
+        _pair_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
+        _pair_key("r", "retest", "main.retest", "test the pair under the cursor again, alone", "retest"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         _test_key("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
@@ -485,6 +474,8 @@ class MainScreen(Screen[None]):
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
         parts = [] if job is None else self._rank_line(job)
+        if not parts and self.findings_below.display and self._panel_content is not None:
+            parts = self._panel_content.explained_line(entries)
         parts = parts or status_parts(self.model, self.source.layer, *entries, self._glyphs)
         if (block := self.cursor_block()) is not None:
             name = (f"{block_name(self.view_state, *block)}  ", "bold")
@@ -504,14 +495,20 @@ class MainScreen(Screen[None]):
         ranks = self.view_state.shows_ranks and self._job is not None
         usual = usual_lines(self.model, self.source.layer)
         panel = self.panel.display
-        if self.view == "grid" and content is not None:
-            body = self.size.height - self._layout_state.lines_around - self.notice_line.display
+        body = self.size.height - self._layout_state.lines_around - self.notice_line.display
+        if self.view == "worst":
+            # A short list leaves room for the causes.
+            left = body - self.view_state.index.bad_shown - 2
+            lines = LinesBelow(findings=left if left >= LEAST_FINDINGS else 0)
+        elif self.view == "grid" and content is not None:
             of_grid = width - (self.panel_width if panel else 0)
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
             lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
+        elif self.view == "worst" and content is not None:
+            lines = below_list(self.size.height - self._layout_state.lines_around, self.view_state.index.bad_shown)
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
@@ -726,7 +723,7 @@ class MainScreen(Screen[None]):
 
     def action_next_bad(self, step: int) -> None:
         if self.view == "worst":
-            self.worst_pairs.action_move(step)
+            self.worst_pairs.action_turn(step)
         elif self.navigation.next_bad(step):
             self.draw()
         else:

@@ -139,6 +139,10 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
     return "worst" if choices.worst or tiny else "grid"
 
 
+#: Minimum number of lines for findings below a short list of pairs.
+LEAST_FINDINGS = 3
+
+
 def is_too_small(width: int, height: int) -> bool:
     """Return True if nothing fits. A size of 0 is not known yet, and not small."""
     return 0 < width < MIN_WIDTH or 0 < height < MIN_HEIGHT
@@ -181,6 +185,11 @@ def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bo
     found = min(most, body - grid.fitted(width, body - least).used(rows))
     line = int(usual and found >= FINDINGS_FIRST)
     return LinesBelow(line, found - line)
+
+
+def below_list(body: int, pairs: int) -> LinesBelow:
+    """Return the lines for findings below a list of bad pairs with its heading: what they leave, at least half."""
+    return LinesBelow(findings=max(0, min(MOST_BELOW, body - 1 - min(pairs, body // 2))) if body >= BELOW_FROM else 0)
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:

@@ -26,7 +26,7 @@ from fabtui.presentation.session_values import (
     session_values,
     watch_lines,
 )
-from fabtui.presentation.verdict_line import verdict_sentence
+from fabtui.presentation.verdict_line import pair_noun, verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, whole, wrapped
 from fabtui.screen.context import AppContext
@@ -98,9 +98,21 @@ class PanelContent:
         found = self.diagnosis.found
         return found[open_place(self.diagnosis, self._ends(entries))] if found else None
 
+    def explained_line(self, entries: tuple[AxisEntry, AxisEntry]) -> Line:
+        """Return the results of a pair on one line if the finding that is open has its verdict; else nothing."""
+        one, pair = self.open_finding(entries), self._ends(entries)
+        if one is None or pair not in one.cells:
+            return []
+        items = pair_items(self._context.model, *entries, self._context.glyphs)
+        return [(pair_name(*entries), "bold"), *(part for item in items for part in [("  ", ""), *item])]
+
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
-        return summary_lines(self.diagnosis, self._ends(entries), width, height, self._context.glyphs, self.runs_here)
+        live = self._context.feed is not None and self._context.feed.can_test
+        keys = "F: c confirm, a known" if live else ""
+        noun = "GPU" if pair_noun(self._context.model) == "GPU pair" else "rank"
+        here, glyphs = self._ends(entries), self._context.glyphs
+        return summary_lines(self.diagnosis, here, width, height, glyphs, self.runs_here, noun, keys)
 
     def runs_here(self, step: str) -> bool:
         return runs_here(self._context, step)
@@ -223,7 +235,7 @@ class PanelContent:
             return []
         plus = "" if bad.complete else "+"
         # As in the first line, a suspect is not bad before it was tested again.
-        what = "bad or suspect" if self.diagnosis.tally.rechecked else "bad in this layer"
+        what = "bad or suspect" if self.diagnosis.standing().rechecked else "bad in this layer"
         head: Line = [(f"{bad.bad_shown}{plus} {what}", "bold"), ("   ] [ next   o sort", MUTED)]
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)

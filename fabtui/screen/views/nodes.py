@@ -84,7 +84,7 @@ def pair_counts(tally: Tally, faults: NodeFaults) -> PairCounts:
             else:
                 own[node] += 1
                 verdicts[node].add(verdict)
-    return PairCounts(own, stray, others, {node: worst(found) for node, found in verdicts.items()})
+    return PairCounts(own, stray, others, {node: worst(list(found)) for node, found in verdicts.items()})
 
 
 def node_rows(
@@ -205,7 +205,8 @@ class NodesTable(SortedTable):
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs, id=id)
-        self.sorting = Sorting(_FAULT)
+        # Tables of jobs and of their nodes know no faults.
+        self.sorting = Sorting(_FAULT if self.columns.headings == HEADINGS else 0)
 
     @property
     def chosen(self) -> str | None:

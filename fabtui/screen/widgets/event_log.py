@@ -16,6 +16,8 @@ from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.text_line import TextLine
 
+#: Begins the verdict in the line about the end of a sweep.
+_ENDED = " ended: "
 _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
 
 
@@ -75,7 +77,7 @@ class EventLog(TextLine):
         last = len(log) - self._below
         lines = log[max(0, last - room) : last] if room > 0 else []
         cut = clipped if self._large else in_clauses
-        found = [cut(log_parts(line), width, self._ellipsis) for line in lines]
+        found = [cut(log_parts(line, brief=not self._large), width, self._ellipsis) for line in lines]
         if not self._large:
             # The verdict is above; this is only the latest that happened.
             found = [[(text, MUTED) for text, _ in parts] for parts in found]
@@ -119,10 +121,12 @@ class EventLog(TextLine):
             self.action_back(-3)
 
 
-def log_parts(line: LogLine) -> list[Part]:
+def log_parts(line: LogLine, *, brief: bool = False) -> list[Part]:
+    """Return time, node and text of a line; ``brief``: without the verdict, which the screen has above."""
+    text = line.text.partition(_ENDED)[0] + " ended" if brief and _ENDED in line.text else line.text
     node = f"{one_line(line.node, 64)} " if line.node else ""
     return [
         (f"{time_text(line.time)} ", MUTED),
         (node, "bold"),
-        (one_line(line.text, 500), _LEVEL_STYLES.get(line.level, "")),
+        (one_line(text, 500), _LEVEL_STYLES.get(line.level, "")),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from fabtui.diagnosis.finding import Finding
@@ -14,9 +13,9 @@ from fabtui.model.session_logs import CommandRun, outcome
 from fabtui.model.session_model import NodeRecord
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.verdict_line import fault_text
+from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.wording import MUTED, Part, plain, state_style, verdict_tone, without_domain
-from fabtui.presentation.wrapping import HEADING, Line, Lines, between, in_clauses, section, stacked, wrapped
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, clipped, in_clauses, section, stacked, wrapped
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import RUN_KEY
@@ -71,7 +70,11 @@ def head_lines(one: Finding, width: int, number: int, *, selected: bool = False)
 
 def detail_lines(one: Finding, width: int) -> Lines:
     """Return the evidence of a finding, and the first of its pairs unless the title names them."""
-    lines = stacked([[(f"      {text}", "")] for text in finding_text.evidence(one)], width, _EVIDENCE_INDENT)
+    texts = finding_text.evidence(one)
+    # The conclusion first; the rest is calm.
+    lines = stacked(
+        [[(f"      {text}", MUTED if at else "")] for at, text in enumerate(texts)], width, _EVIDENCE_INDENT
+    )
     if len(one.cells) > 1 or not all(name in finding_text.title(one) for pair in one.cells for name in pair):
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])
         more = f" and {len(one.cells) - _MAX_PAIRS} more" if len(one.cells) > _MAX_PAIRS else ""
@@ -87,13 +90,15 @@ def step_lines(command: str, at: int, width: int, *, hint: str | None = None, no
         at: Its place.
         width: Width of the lines.
         hint: What Enter does to it, if it is selected.
-        noted: Whether a remark states where it runs; texts to copy have none.
+        noted: Whether it is shown in short, or whole with a remark on where it runs if it is selected; texts to copy
+            are whole, without a remark.
     """
     label = "next" if not at else ""
     text, note = finding_text.step_parts(command)
     behind: Line = [(f" {note}", MUTED)] if note and noted else []
     if hint is None:
-        return stacked([[(f"      {label:<8}", MUTED), (text, "$primary"), *behind]], width, _INDENT)
+        text = finding_text.short_step(command) if noted else text
+        return stacked([[(f"      {label:<8}", MUTED), (text, "$primary")]], width, _INDENT)
     lines: Lines = [[(f"      {label:<6}", MUTED), ("> ", "bold $primary"), (text, "bold $primary reverse"), *behind]]
     return stacked([*lines, [(" " * _INDENT + hint, MUTED)]], width, _INDENT)
 
@@ -135,16 +140,12 @@ def searched_text(one: Finding) -> str:
     return "\n".join((*parts, *cells)).lower()
 
 
-#: Pair at the beginning of the title of a finding about one.
-_PAIR_FIRST = re.compile(r"\S+ [>-] \S+ ")
-#: Maximum number of next steps and of lines of evidence of the open finding.
-_MOST_STEPS, _MOST_REASONS = 2, 3
-#: Minimum number of lines below the title of the open finding, where there is room for other findings.
+#: Maximum numbers of lines of the open finding, and of its title, its first sentence and its command.
+_MOST_OPEN, _MOST_WRAPPED = 5, 2
+#: Minimum number of lines of the open finding: title and command.
 _OPEN_LEAST = 2
-#: Minimum width for the cause beside the title.
-_WIDE_FROM = 72
-#: Minimum number of lines per finding for blank lines between them.
-_AIRY = 6
+#: Longest beginning of a sentence that has a place before a command.
+_LONGEST_CAUSE = 24
 
 
 def open_place(findings: SessionDiagnosis, pair: tuple[str, str] | None) -> int:
@@ -159,118 +160,104 @@ def summary_lines(
     height: int,
     glyphs: Glyphs,
     runs: Callable[[str], bool] = lambda step: False,
+    noun: str = "end",
+    keys: str = "",
 ) -> list[TargetLine]:
     """Return the findings in at most ``height`` lines, each with the place of its finding.
 
-    The one about the cursor's ``pair`` is open, else the first: with its cause, its evidence and its next step, which
-    a key runs if ``runs`` returns True. The others have one line, and the cause and the step where there is room.
+    The one about the cursor's ``pair`` is open, else the first: with its cause and its next step, which a key runs if
+    ``runs`` returns True. The others have a line with their step, or one for each where that is too long and there is
+    room. ``noun``: what the ends of pairs are called; ``keys``: what else can be done about the open one.
     """
     found = findings.found
     if not found or height < 1:
         return []
     here = open_place(findings, pair)
-    # The open one, then the others as many as fit, worst first.
-    places = [here, *(at for at in range(min(len(found), height)) if at != here)]
-    blocks: dict[int, _Block] = {}
-    used = 0
-    # At least the cause and the step of the open one before the titles of all others.
-    reserve = _OPEN_LEAST if height > 2 * _OPEN_LEAST else 0
+    most = max(0, min(len(found) - 1, height - _OPEN_LEAST))
+    # The line about those without room takes one as well.
+    most -= most < len(found) - 1 and most > 0
+    places = sorted([here, *[at for at in range(len(found)) if at != here][:most]])
+    left = len(found) - len(places)
+    texts = {at: _Brief(at, found[at], findings.domain, width, glyphs, noun) for at in places}
+    room = height - most - (left > 0 and height > 1)
+    marked = pair is not None and pair in found[here].cells
+    edge: Part = ("|" if glyphs.plain else "▌", texts[here].tone) if marked else (" ", "")
+    blocks = {here: [[edge, *line] for line in texts[here].opened(min(room, _MOST_OPEN), runs, keys)]}
+    room += most - len(blocks[here])
     for at in places:
-        block = _Block(at, found[at], at == here, pair, findings.domain, width, glyphs, runs)
-        if used + len(block.title) + (len(blocks) + 1 < len(found)) > height - reserve and blocks:
-            break
-        blocks[at] = block
-        reserve = min(reserve, blocks[here].most)
-        used += len(block.title)
-    left = len(found) - len(blocks)
-    room = height - used - (left > 0)
-    mine, others = [blocks.pop(here)], [*blocks.values()]
-    for grown, chosen in (((0, 1), mine), ((1, 0), mine), ((1, 0), mine), ((0, 1), others), ((1, 0), others)):
-        for block in chosen:
-            room -= block.grow(*grown, room)
-    while more := mine[0].grow(0, 1, room) or mine[0].grow(1, 0, room):
-        room -= more
-    shown = sorted([(here, mine[0]), *blocks.items()])
-    airy = room >= len(shown) and height >= _AIRY
+        if at != here:
+            blocks[at] = texts[at].closed(room - sum(other > at for other in places if other != here))
+            room -= len(blocks[at])
+    airy = room >= len(places)
     lines: list[TargetLine] = []
-    for at, block in shown:
+    for at in places:
         lines += [([], None)] if airy and lines else []
-        lines += [(line, at) for line in block.lines]
+        lines += [(line, at) for line in blocks[at]]
     return [*lines, ([(f"  and {left} more: F shows all", MUTED)], len(found))][:height] if left else lines
 
 
-class _Block:
-    """Lines of one finding, as many as have been added."""
+class _Brief:
+    """A finding in short sentences."""
 
-    def __init__(
-        self,
-        at: int,
-        one: Finding,
-        is_open: bool,
-        pair: tuple[str, str] | None,
-        domain: str,
-        width: int,
-        glyphs: Glyphs,
-        runs: Callable[[str], bool],
-    ) -> None:
-        self._open = is_open
-        style = MUTED if one.known else _tone(one)
-        marked = is_open and pair is not None and pair in one.cells
-        self._edge: Part = ("|" if glyphs.plain else "▌", style) if marked else (" ", "")
-        title = without_domain(domain, fault_text(one))
-        head: list[Part] = [(f"{at + 1}", style), (" ", "")]
-        head += _title_parts(one, title, is_open)
-        if one.acknowledged is not None:
-            head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
-        reasons = () if one.known else finding_text.evidence(one)
-        steps = () if one.known else one.next[:_MOST_STEPS]
-        # What the title states already needs no line.
-        texts = [text for reason in reasons if (text := without_domain(domain, reason)) not in title]
-        inner = width - 1
-        room = inner - len(plain(head)) - 3
-        if texts and width >= _WIDE_FROM and len(texts[0]) <= room:
-            # The cause has room on the first line.
-            head += [("   ", ""), (texts.pop(0), "" if is_open else MUTED)]
-            count = ""
-        else:
-            count = finding_text.pairs_text(one) if len(one.cells) > 1 else ""
-        self.title = _with_count(head, count, inner, glyphs)
-        tone = "" if is_open else MUTED
-        self._reasons = [stacked([[(f"  {text}", tone)]], inner, 2) for text in texts]
-        self._reasons = self._reasons[: _MOST_REASONS if is_open else 1]
-        blank: Line = [("  ", "")]
-        run: Line = [*blank, (f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
-        here = next((at for at, step in enumerate(steps) if is_open and runs(step)), None)
-        self._steps = [
-            stacked([[*(run if at == here else blank), *_noted(step, inner - 8)]], inner, 4)
-            if is_open
-            else [in_clauses([("  ", ""), *_noted(step, inner - 2)], inner, glyphs.ellipsis)]
-            for at, step in enumerate(steps if is_open else steps[:1])
+    def __init__(self, at: int, one: Finding, domain: str, width: int, glyphs: Glyphs, noun: str) -> None:
+        self.tone = MUTED if one.known else _tone(one)
+        self._one, self._width, self._glyphs = one, width - 1, glyphs
+        self._number: Line = [(f"{at + 1}", self.tone), (" ", "")]
+        sentences = () if one.known else finding_text.brief_sentences(one, noun)
+        self._sentences = [without_domain(domain, text) for text in sentences]
+        self._steps = () if one.known else one.next
+        self._title = [(without_domain(domain, text), style) for text, style in self._title_parts()]
+
+    def _title_parts(self) -> Line:
+        ends, words = finding_text.brief_title(self._one)
+        known = self._one.acknowledged
+        if known is not None:
+            return [(f"{ends} {words}  known: {one_line(known.note, 300)}", MUTED)]
+        return [(f"{ends} ", "bold"), (words, self.tone)] if ends else [(words, "bold")]
+
+    def opened(self, most: int, runs: Callable[[str], bool], keys: str) -> Lines:
+        """Return the title, the causes, the first step, the one that a key runs, and the keys, as far as they fit."""
+        one, width = self._one, self._width
+        count = finding_text.pairs_text(one) if len(one.cells) > 1 else ""
+        title = _with_count([*self._number, *self._title], count, width, self._glyphs)[:_MOST_WRAPPED]
+        run: Line = [(f"{RUN_KEY} ", "bold $primary"), ("run  ", MUTED)]
+        runnable = next((step for step in self._steps if runs(step)), None)
+        shown = dict.fromkeys(filter(None, [*self._steps[:1], runnable]))
+        step_lines = [
+            [("  ", ""), *(run if step == runnable else []), (finding_text.short_step(step), "$primary")]
+            for step in shown
         ]
-        self._shown = (0, 0)
+        steps = stacked(step_lines, width, 4)
+        if len(steps) > _MOST_WRAPPED:
+            steps = [clipped(step, width, self._glyphs.ellipsis) for step in step_lines]
+        sure = f"{percent_text(one.confidence)} sure" if one.confidence is not None else ""
+        last = [[(f"  {text}", MUTED)] for text in [" · ".join(filter(None, (sure, keys)))] if text and not one.known]
+        room = most - len(title) - len(steps)
+        causes: Lines = []
+        for text in self._sentences:
+            own = stacked([[(f"  {text}", "")]], width, 2)
+            free = min(_MOST_WRAPPED, room - len(causes))
+            if len(own) > free > 0 and not causes:
+                # Part of the first sentence is more than none.
+                rest: Line = [
+                    ("  ", ""),
+                    (text[len(" ".join(plain(line).strip() for line in own[: free - 1])) :].lstrip(), ""),
+                ]
+                own = [*own[: free - 1], in_clauses(rest, width, self._glyphs.ellipsis)]
+            causes += own if len(own) <= free else []
+        return [*title, *causes, *steps, *last[: max(0, room - len(causes))]][:most]
 
-    @property
-    def lines(self) -> Lines:
-        reasons, steps = self._shown
-        parts = [self.title, *self._reasons[:reasons], *self._steps[:steps]]
-        return [[self._edge, *line] for part in parts for line in part]
-
-    @property
-    def most(self) -> int:
-        """Number of lines below the title, if all are shown."""
-        return self._length(len(self._reasons), len(self._steps))
-
-    def _length(self, reasons: int, steps: int) -> int:
-        return sum(map(len, (*self._reasons[:reasons], *self._steps[:steps])))
-
-    def grow(self, reasons: int, steps: int, room: int) -> int:
-        """Add further reasons and steps if there is room for them; return the number of lines added."""
-        wanted = min(self._shown[0] + reasons, len(self._reasons)), min(self._shown[1] + steps, len(self._steps))
-        more = self._length(*wanted) - self._length(*self._shown)
-        if more > room:
-            return 0
-        self._shown = wanted
-        return more
+    def closed(self, room: int) -> Lines:
+        """Return a line with title and step, or two if there is room for them."""
+        title: Line = [(" ", ""), *self._number, *((text, style.removeprefix("bold ")) for text, style in self._title)]
+        step, width = finding_text.short_step(next(iter(self._steps), "")), self._width + 1
+        if not step or len(plain(title)) + len(step) + 3 <= width:
+            return [clipped([*title, (f"   {step}" if step else "", "$primary")], width, self._glyphs.ellipsis)]
+        head = in_clauses(title, width, self._glyphs.ellipsis)
+        cause = next(iter(self._sentences), "").partition(":")[0]
+        cause = f"{cause}.  " if len(cause) < _LONGEST_CAUSE and len(cause) + len(step) + 6 <= width else ""
+        below: Line = [("   ", ""), (cause, MUTED), (step, "$primary")]
+        return [head, clipped(below, width, self._glyphs.ellipsis)] if room > 1 else [head]
 
 
 def _tone(one: Finding) -> str:
@@ -281,16 +268,10 @@ def _tone(one: Finding) -> str:
 
 def _title_parts(one: Finding, title: str, is_open: bool) -> Line:
     plain_style = MUTED if one.known else "bold" if is_open else ""
-    match = _PAIR_FIRST.match(title)
-    if one.known or match is None or not isinstance(one.facts.get("verdict"), Verdict):
+    ends, _ = finding_text.brief_title(one)
+    if one.known or not ends or not title.startswith(ends):
         return [(title, plain_style)]
-    return [(match[0], plain_style), (title[match.end() :], _tone(one))]
-
-
-def _noted(step: str, width: int) -> Line:
-    """Return a step with its remark, which is left out if it would need a line."""
-    text, note = finding_text.step_parts(step)
-    return [(text, "$primary"), *([(f" {note}", MUTED)] if note and len(text) + len(note) < width else [])]
+    return [(ends, plain_style), (title[len(ends) :], _tone(one))]
 
 
 def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:

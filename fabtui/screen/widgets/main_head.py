@@ -15,6 +15,7 @@ from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import (
@@ -35,8 +36,6 @@ from fabtui.screen.widgets.sparkline import bad_trend
 from fabtui.screen.widgets.text_line import TextLine
 from fabtui.session.feeds.base import Playback
 
-#: Length of the names of layers without bad pairs if there is no room for all names.
-_CUT = 4
 #: Minimum width of the layers.
 MIN_TABS = 60
 #: Share of the line for quiet facts where the verdict would take all of it.
@@ -154,12 +153,14 @@ def seek_line(state: Playback, glyphs: Glyphs) -> Line:
 def hardware_text(model: Model) -> str:
     """Return the kinds of endpoints with their numbers, for example ``16 x H200``."""
     kinds: Counter[str] = Counter()
-    for (kind, name), count in model.kinds.items():
+    for (kind, name), number in model.kinds.items():
         if kind in ("gpu", "cpu"):
-            kinds["CPU ranks" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
-    shown = [f"{count} {name}" if name == "CPU ranks" else f"{count} x {name}" for name, count in kinds.most_common(2)]
+            kinds["CPU rank" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += number
+    shown = [
+        count(number, name) if name == "CPU rank" else f"{number} x {name}" for name, number in kinds.most_common(2)
+    ]
     if len(kinds) > 2:
-        shown.append(f"{sum(count for _, count in kinds.most_common()[2:])} others")
+        shown.append(f"{sum(number for _, number in kinds.most_common()[2:])} others")
     return ", ".join(shown)
 
 
@@ -176,8 +177,9 @@ def _progress(model: Model, elapsed: float) -> list[tuple[int, str]]:
         what = "retests" if phase.name == "watch" else "done"
         return [(5, f"{name}, {model.done} {what}" if model.done else name), (3, clock)]
     done = min(model.done, phase.total)
-    # The verdict has the number of pairs that are tested; a layer would begin with none.
-    found = [(5, name if phase.name in pair_layers() else f"{name} {done}/{phase.total}"), (3, clock)]
+    # The verdict has the number of pairs that are tested; that of a layer would begin with none.
+    part = f" {done / phase.total:.0%}" if done < phase.total else ""
+    found = [(5, name + (part if phase.name in pair_layers() else f" {done}/{phase.total}")), (3, clock)]
     spent = elapsed - (phase.since - model.started)
     if 0 < done < phase.total and spent > 1 and not model.paused:
         found.append((4, about_text(spent / done * (phase.total - done))))
@@ -217,12 +219,13 @@ class LayerTabs(TextLine):
         least = sum(len(f"{one.spec.key} {one}") + len(numbers.get(one, ("", ""))[0]) + 1 for one in layers) - 1
         blank = "" if least + len(layers) > width else " "
         if least > width:
-            names = {one: name if one is layer or one in numbers else name[:_CUT] for one, name in names.items()}
+            # Cut names say less than none.
+            names = {one: name if one is layer or one in numbers else "" for one, name in names.items()}
         parts: list[Part] = []
         spans = []
         at = 0
         for one in layers:
-            text, style = f"{blank}{one.spec.key} {names[one]}", "bold reverse" if one is layer else ""
+            text, style = f"{blank}{one.spec.key} {names[one]}".rstrip(), "bold reverse" if one is layer else ""
             number, color = numbers.get(one, ("", ""))
             # The chosen one is reversed as a whole.
             parts += [(text, style), (number, style or f"bold {color}"), (blank, style)]

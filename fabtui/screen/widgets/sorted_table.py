@@ -226,6 +226,10 @@ class SortedTable(Widget, can_focus=True):
     def action_move(self, by: int) -> None:
         self._go(self.cursor + by)
 
+    def action_turn(self, by: int) -> None:
+        """Go to another row, from the last one to the first one and back."""
+        self._go((self.cursor + by) % max(1, len(self._rows)))
+
     def action_edge(self, last: bool) -> None:
         self._go(len(self._rows) - 1 if last else 0)
 

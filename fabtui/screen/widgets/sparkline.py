@@ -8,7 +8,7 @@ from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, Glyphs, style_of
+from fabtui.presentation.cell_levels import GRADES, CellStyle, Glyphs, style_of
 from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, verdict_tone
 from fabtui.sanitize import one_line
@@ -27,6 +27,8 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
     if cell.value is not None:
         share = ratio(layer, cell.value, model.usual(cell.measurement))
     slot = style_of(cell.verdict, share)
+    # Here no legend explains shades of ok.
+    slot = CellStyle.GOOD if slot in GRADES else slot
     return glyphs.of_style[slot], f"{CELL}{slot.key}"
 
 

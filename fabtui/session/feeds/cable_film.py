@@ -20,9 +20,9 @@ from fabtui.session.watch import PHASE
 #: Four nodes with two rails, and the cable.
 LAB = LabSpec((2,) * 4, 2)
 NODE, PORT = "n003", "eth1"
-#: Time (s) of healthy watching, and for which the verdict stands before the cable is plugged in again.
+#: Time (s) of healthy watching, and from the verdict until the cable is plugged in again.
 _HEALTHY, _STANDS = 5.0, 8.0
-#: Time (s) within which the fault is found or gone, and between two looks.
+#: Time (s) within which the fault is found or gone, and the interval of checks.
 _PATIENCE, _LOOK = 60.0, 0.25
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 from fabtui import __version__
@@ -31,6 +31,8 @@ RETRY = 60.0
 #: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
 #: time on a busy machine.
 SNAPSHOT, _LOGIN = 5.0, 45.0
+#: Time (s) for the logs of a job that has no process any more.
+_LOGS = 15.0
 #: Time (s) without progress after which a job hangs in a snapshot.
 PATIENCE = 3.5
 #: Time (s) since the last progress after which a job may have begun to hang.
@@ -115,9 +117,17 @@ class JobSession:
             others.cancel()
         while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
             # It may have begun to hang.
-            if verdict.state not in (JobState.STARTING, JobState.UNKNOWN) and verdict.quiet <= _SILENT:
+            late = verdict.state is JobState.SLOW and not verdict.settled
+            known = not late and verdict.state not in (JobState.STARTING, JobState.UNKNOWN)
+            if known and verdict.quiet <= _SILENT:
                 break
             await asyncio.sleep(0.5)
+        if verdict is None:
+            # Without a process, the logs have the answer.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOGS):
+                    await self.observer.read_logs()
+            verdict = await self.observer.decided()
         return verdict
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
@@ -49,6 +50,8 @@ INSPECTOR_EVERY = 5.0
 _NETWORK_EVERY, _NETWORK_RARELY = 2.0, 10.0
 #: Variable of a rank that names the folder of these files.
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
+#: Rank in the name of a log: ``rank3.log``, ``rank_3.err``; and maximum number of failures in logs.
+_RANK_IN_NAME, _MOST_FAILURES = re.compile(r"rank[._-]?(\d{1,6})[^/]*$"), 8
 #: Kind of error line (`fabtui.diagnosis.job.logs.error_lines`) of PyTorch's watchdog.
 _TIMEOUT = "collective_timeout"
 #: Time (s) from the first sample in which all are recorded, and time between recorded ones of a job that is well then.
@@ -90,6 +93,7 @@ class JobObserver:
         self._first: dict[str, asyncio.Event] = {}
         self._busy: set[str] = set()
         self._seen: dict[str, float] = {}  #: When a node had a rank the last time.
+        self._without: dict[str, Mapping[str, Any]] = {}  #: Latest sample of each node that has had no rank yet.
         self._cost: dict[str, float] = {}  #: Processor time (s) of the latest sample of a node.
         self._logs_read: set[str] = set()  #: Nodes whose kernel's log was read.
         self._problems: set[tuple[str, str]] = set()
@@ -220,10 +224,16 @@ class JobObserver:
             is_at_work(bool(rank.get("gpus")), number(rank.get("cpu_all"))) for rank in dicts(value.get("ranks"))
         ):
             self._seen[node] = now
-        if node in self._seen:
-            # A node whose ranks have ended reports that, too.
+        if node not in self._seen:
+            self._without[node] = value
+        if self._seen:
+            # A node whose ranks have ended reports that, too, and so does one without a rank beside those of the job.
             self._began = now if self._began is None else self._began
-            self._emit(node, JobSource.ACTIVITY, value)
+            if node in self._seen:
+                self._emit(node, JobSource.ACTIVITY, value)
+            for other, latest in self._without.items():
+                self._emit(other, JobSource.ACTIVITY, latest)
+            self._without.clear()
 
     def _emit(self, node: str, source: JobSource, value: Mapping[str, Any]) -> None:
         """Emit evidence; of a job that has been well for a while, not all that is read each second is recorded."""
@@ -379,12 +389,15 @@ class JobObserver:
         return latest is not None and any(dict(one.process.env).get(_FOLDER) for one in latest.ranks)
 
     async def _read_logs(self) -> None:
-        assert self._monitor is not None
-        await self._some_rank()
+        await asyncio.gather(*(first.wait() for first in self._first.values()))
         while True:
-            if value := log_value(await self._monitor.refresh()):
-                self._emit("", JobSource.LOG, value)
+            await self.read_logs()
             await asyncio.sleep(_LOGS_EVERY)
+
+    async def read_logs(self) -> None:
+        """Emit what the logs show now."""
+        if self._monitor is not None and (value := log_value(await self._monitor.refresh())):
+            self._emit("", JobSource.LOG, value)
 
 
 def log_value(report: JobReport) -> dict[str, Any]:
@@ -411,4 +424,19 @@ def log_value(report: JobReport) -> dict[str, Any]:
         "quiet": quiet,
         # With its time, so that a later one differs.
         "timeout": one_line(max(timeouts)[1], 300) if timeouts else "",
+        "failures": failures(report),
+        **report.facts.logs.iterations.pace,
     }
+
+
+def failures(report: JobReport) -> list[dict[str, Any]]:
+    """Return the errors in the logs that can begin a failure, the first of each file, the earliest one first."""
+    rows = [
+        (error.when or 0.0, {"node": file.node, "path": file.path, "text": one_line(error.text, 300)})
+        for file in report.facts.logs.files.values()
+        if (error := file.errors.first) is not None and error.cause
+    ]
+    return [
+        {**row, "rank": int(named[1]) if (named := _RANK_IN_NAME.search(str(row["path"]))) else None}
+        for _, row in sorted(rows, key=lambda pair: pair[0])[:_MOST_FAILURES]
+    ]

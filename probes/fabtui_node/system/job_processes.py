@@ -21,8 +21,8 @@ _LOOPBACK = re.compile(
     r"(?:localhost|127\.0\.0\.1|\[::1\]):(?:[1-9][0-9]{4}|102[4-9]|10[3-9][0-9]|1[1-9][0-9]{2}|[2-9][0-9]{3})"
 )
 _TICK = float(os.sysconf("SC_CLK_TCK"))
-#: Maximum number of processes that are listed.
-MOST = 256
+#: Maximum number of processes that are listed, and of descriptors of one.
+MOST, _DESCRIPTORS = 256, 65_536
 
 
 def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
@@ -180,6 +180,24 @@ def moved_bytes(pid: int, proc: str = "/proc") -> Tuple[Optional[int], Optional[
     numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar", "write_bytes")]
     known = [number for number in numbers[:2] if number is not None]
     return (sum(known) if known else None), numbers[2]
+
+
+def held_sockets(pid: int, proc: str = "/proc") -> Optional[List[int]]:
+    """Return the inodes of the sockets that a process holds; None if they may not be read."""
+    try:
+        names = os.listdir(os.path.join(proc, str(pid), "fd"))[:_DESCRIPTORS]
+    except OSError:
+        return None
+    links = (link_of(proc, str(pid), "fd", name) for name in names)
+    return [int(link[8:-1]) for link in links if link.startswith("socket:[") and link[8:-1].isdecimal()]
+
+
+def link_of(*path: str) -> str:
+    """Return where a link of the kernel leads, "" if it may not be read."""
+    try:
+        return os.readlink(os.path.join(*path))
+    except OSError:
+        return ""
 
 
 def _fields(*folder: str) -> List[str]:

@@ -16,8 +16,8 @@ _PROTOCOL, _BY_FAMILY = 4, 20
 #: ``struct inet_diag_msg``: family, state, timer, retransmits, ports, addresses, interface, cookie, expiry, queues...
 _MESSAGE = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
 _INFO = 2
-#: All states but TIME-WAIT and LISTEN.
-_STATES = 0xFFF & ~(1 << 6 | 1 << 10)
+#: All states but TIME-WAIT and LISTEN, and the one of a connection that neither end has closed.
+_STATES, ESTABLISHED = 0xFFF & ~(1 << 6 | 1 << 10), 1 << 1
 #: Name, offset and form of the fields of ``struct tcp_info`` that are read.
 _FIELDS = (
     *(("backoff", 4, "=B"), ("mss", 16, "=I"), ("unacked", 24, "=I"), ("last_sent", 44, "=I"), ("last_recv", 52, "=I")),
@@ -28,8 +28,10 @@ _FIELDS = (
 _MOST = 20_000
 
 
-def sockets() -> List[Dict[str, Any]]:
-    """Return the TCP sockets that are open or opening; raise OSError if the kernel does not answer.
+def sockets(states: int = _STATES) -> List[Dict[str, Any]]:
+    """Return the TCP sockets in some states; by default those that are open or opening.
+
+    Raises OSError if the kernel does not answer.
 
     Each has ``local`` and ``remote`` (address and port), ``inode`` and ``unread`` (bytes), and of ``tcp_info``: bytes
     ``mss``, ``unsent``, ``acked``, ``received``; segments ``unacked``, ``segments_in``, ``segments_out``,
@@ -37,7 +39,7 @@ def sockets() -> List[Dict[str, Any]]:
     """
     rows: List[Dict[str, Any]] = []
     for family in (socket.AF_INET, socket.AF_INET6):
-        request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _STATES)
+        request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, states)
         entries = netlink.answers(_PROTOCOL, _BY_FAMILY, request, _MESSAGE.size)
         rows += [
             _socket(head, attributes.get(_INFO, b""))

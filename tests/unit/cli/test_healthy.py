@@ -48,7 +48,11 @@ def test_a_good_session_has_exit_code_0_and_a_host_file_that_fabtui_reads(tmp_pa
 
 def test_stray_pairs_leave_no_node_out_and_are_written_for_a_retest(tmp_path: Path, capsys: Out) -> None:
     """Of five nodes, ``e`` has a bad NIC; one pair of 192 at ``a`` and ``b`` and one at ``c`` and ``d`` are strays."""
-    strays = {("a:0", "b:1"): Verdict.TIMEOUT, ("c:3", "d:3"): 0.3, ("d:3", "c:3"): 0.3}
+    strays: dict[tuple[str, str], Verdict | float] = {
+        ("a:0", "b:1"): Verdict.TIMEOUT,
+        ("c:3", "d:3"): 0.3,
+        ("d:3", "c:3"): 0.3,
+    }
 
     def judge(src: str, dst: str) -> Verdict | float:
         dead = src[0] != dst[0] and "e:2" in (src, dst)

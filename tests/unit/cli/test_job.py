@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 def test_logs_without_slurm_are_reported_as_text_and_json(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text, _ = run(capsys, "--logs", str(logs), "--once")
-    assert (code, text.splitlines()[0]) == (0, "logs without a job  healthy  4 nodes, 16 GPUs")
+    assert (code, text.splitlines()[0]) == (0, "logs  healthy  4 nodes, 16 GPUs")
     assert "iteration 40/50  1.401 1.424 1.374 s" in text
     assert "median 1.401 s  first 4.542 s (warm-up)" in text
     assert "4 nodes agree" in text
@@ -57,7 +57,7 @@ def test_logs_without_slurm_are_reported_as_text_and_json(logs: Path, capsys: py
 def test_several_logs_as_a_shell_expands_them(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = sorted(str(path) for path in logs.glob("*.out"))
     code, text, _ = run(capsys, "--logs", *names, "--once")
-    assert (code, text.splitlines()[0]) == (0, "logs without a job  healthy  4 nodes")
+    assert (code, text.splitlines()[0]) == (0, "logs  healthy  4 nodes")
     # In any order with the job, which is not a file.
     assert query_from({"logs": [*names, "12"]}, {}) == JobQuery("12", tuple(names))
     assert query_from({"logs": [*names], "job": "12"}, {}) == JobQuery("12", tuple(names))

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from fabtui.cli import main as entry
 from fabtui.export.formats import schema
 from fabtui.model.recording import read_events
+from tests.conftest import needs_torch
 from tests.forked import fabtui
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
-]
+pytestmark = [pytest.mark.slow, needs_torch]
 
 
 def test_run_fills_the_grid_and_writes_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

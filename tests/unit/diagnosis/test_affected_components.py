@@ -141,14 +141,6 @@ def test_pairs_of_nodes_by_direction() -> None:
     ]
 
 
-@pytest.mark.parametrize(("count", "kinds"), [(8, {ComponentKind.PAIR}), (9, {ComponentKind.MANY})])
-def test_more_than_eight_pairs_of_nodes_are_one_scope(count: int, kinds: set[ComponentKind]) -> None:
-    nodes = "abcdefghij"
-    single = {(a, 0, b, 1) for a, b in [*itertools.pairwise(nodes), ("a", "d")][:count]}
-    result = found(nodes, 2, lambda *one: one in single)
-    assert ({one.kind for one in result}, len(result)) == (kinds, count if kinds == {ComponentKind.PAIR} else 1)
-
-
 def test_without_known_rails_addresses_and_nodes_are_named_alone() -> None:
     assert named("abc", 2, lambda a, r, b, s: r != s, known=False)[0][0] == "pair"
     one = named("abc", 2, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s)), known=False)

@@ -114,20 +114,6 @@ def test_both_directions_of_one_pair_are_a_pair_and_no_component() -> None:
     assert results("ab", 1, lambda s, d: 0.0) == []
 
 
-def star(count: int, good: int = 0, value: float = 0.0) -> Judge:
-    """Return results of nodes of which the first fails with all others, but for some of its ordered pairs."""
-    paths = itertools.chain.from_iterable((f"a:0>{n}:0", f"{n}:0>a:0") for n in NODES[1:count])
-    passing = set(itertools.islice(paths, good))
-    return lambda s, d: value if "a:0" in (s, d) and f"{s}>{d}" not in passing else 1.0
-
-
-@pytest.mark.parametrize(("good", "blames"), [(6, 1), (8, 0)])
-def test_six_of_ten_pairs_have_to_speak_for_a_component(good: int, blames: int) -> None:
-    """12 bad ones of 18 ordered pairs of a node are enough, 10 are not."""
-    assert len(results(NODES[:10], 1, star(10, good))) == blames
-    assert len(results(NODES[:10], 1, star(10, good, 0.4))) == blames
-
-
 @pytest.mark.parametrize(("nodes", "blames"), [(13, 1), (16, 0)])
 def test_fifteen_of_a_hundred_pairs_have_to_be_slow(nodes: int, blames: int) -> None:
     """Noise lifts most pairs above the limit: 4 slow ones of 24 are enough, 4 of 30 are not."""
@@ -281,18 +267,6 @@ def test_endpoints_share_a_nic(nic: str | None, name: str) -> None:
     assert {shared.subject, *shared.rivals} >= {(Kind.NODE, "b"), (Kind.NIC, "b m0")}
 
 
-def test_two_links_of_three_tested_pairs_are_a_component_and_two_are_not() -> None:
-    """Both directions of one pair are not a component, however they fail."""
-    both = {("a:0", "b:0"), ("b:0", "a:0")}
-
-    def judge(src: str, dst: str) -> float | None:
-        if (src, dst) in both:
-            return 0.0
-        return None if "a:0" in (src, dst) else 1.0
-
-    assert results("abcd", 1, judge) == []
-
-
 def test_pairs_of_nodes_without_a_way_across_rails() -> None:
     def blocked(judge: Judge, nodes: str = "abc") -> list[tuple[int, int]]:
         table, places, _ = made(nodes, 2, judge)
@@ -416,13 +390,6 @@ def test_of_what_explains_the_same_the_likelier_kind_is_blamed(
     assert sorted(one.name for one in (found.subject, *found.rivals)) == names
     first, *more = sorted(bits.values())
     assert found.confidence == pytest.approx(1 / (1 + sum(2 ** (first - one) for one in more)))
-
-
-@pytest.mark.parametrize(("noise", "blames"), [(0.71, 1), (0.73, 0)])
-def test_slow_pairs_have_to_save_three_bits_more_than_the_name_costs(noise: float, blames: int) -> None:
-    """Six pairs at half of what is usual save `log(2) / 2 / noise ** 2` bits each; that it is all pairs costs one."""
-    assert 6 * math.log(2) / 2 / 0.72**2 == pytest.approx(3 + 1, rel=0.01)
-    assert len(results("a", 3, lambda s, d: 0.5, noise=noise)) == blames
 
 
 def test_of_about_equal_causes_the_one_of_which_a_larger_share_fails_comes_first() -> None:

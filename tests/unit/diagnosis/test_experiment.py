@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
@@ -346,14 +345,6 @@ def test_a_component_at_fault_fails_with_any_partner(fails: bool, rivals: list[S
     line = fact(confirmed(model, finding)).lines[0]
     assert line.startswith("confirmed: " if fails else "refuted: ")
     assert line.endswith(text)
-
-
-@pytest.mark.parametrize(("value", "word"), [(31.5, "refuted"), (31.4, "confirmed")])
-def test_a_value_at_the_limit_of_its_class_is_not_slow(value: float, word: str) -> None:
-    model, finding = about(ExperimentKind.ALONE, ("a:1", "b:1"), 18.0, IB, blames=Subject(Kind.PAIR, "a:1 > b:1"))
-    plan = msgspec.structs.replace(by_trial(planned(model, finding))[ExperimentKind.ALONE], controls=[])
-    played(model, [plan], lambda each, pair: value)
-    assert fact(confirmed(model, finding)).lines[0].partition(":")[0] == word
 
 
 def test_an_hca_is_excluded_where_each_node_has_a_second_one() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.finding import RULES, Finding, Kind, Severity, Subject
+from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Kind, Severity, Subject
 from fabtui.diagnosis.merge_findings import joined
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
@@ -36,21 +37,6 @@ def join(model: Model, *results: Finding, facts: tuple[Finding, ...] = ()) -> tu
         except StopIteration as end:
             found: tuple[list[Finding], list[Finding]] = end.value
             return found
-
-
-@pytest.mark.parametrize(("shared", "count"), [(7, 1), (6, 2)])
-def test_findings_that_share_seven_of_ten_cells_are_one(model: Model, shared: int, count: int) -> None:
-    found, _ = join(model, about(NODE_SLOW, 0, 20), about(HOLE, 20 - shared, 30 - shared))
-    assert len(found) == count
-    assert len(set().union(*(one.cells for one in found))) == 30 - shared
-
-
-@pytest.mark.parametrize(("cells", "title"), [(10, NODE_SLOW), (15, NODE_SLOW), (16, LOSS)])
-def test_the_one_with_half_as_many_cells_more_gives_the_title(model: Model, cells: int, title: str) -> None:
-    (found,), _ = join(model, about(NODE_SLOW, 0, 10), about(LOSS, 0, cells))
-    assert found.rule.id == title
-    assert len(found.cells) == cells
-    assert len(found.facts["related"]) == 1
 
 
 def test_a_reason_gives_the_title_and_keeps_the_component(model: Model) -> None:
@@ -221,3 +207,31 @@ def test_how_to_leave_out_an_interface_is_no_remedy_for_one_that_is_down(model: 
     down = about("FT221", 0, 10, blames=nic, next=("ip",))
     (found,), _ = join(model, down, facts=(about(JUDGEMENT, blames=nic, next=("set NCCL_SOCKET_IFNAME",)),))
     assert found.next == ("ip",)
+
+
+def test_what_fails_over_a_port_that_flaps_follows_from_it(model: Model) -> None:
+    nic = Subject(Kind.NIC, "a mlx5_1")
+    flaps = about("FT220", blames=nic, severity=Severity.WARN)
+    over = frozenset({("a:1", "b:0"), ("b:1", "a:1")})
+    for rule in ("FT014", "FT016", GPU_SLOW, "FT023"):
+        (found,), _ = join(model, flaps, about(rule, cells=over, next=("check its NIC",)))
+        assert (found.rule.id, found.severity, found.cells) == ("FT220", about(rule).severity, over)
+    for rule, cells in (
+        (GPU_SLOW, {("a:1", "a:2")}),
+        (GPU_SLOW, {("a:1", "b:0"), ("a:2", "b:0")}),
+        ("FT007", over),
+    ):
+        results, _ = join(model, flaps, about(rule, cells=frozenset(cells)))
+        assert len(results) == 2, "within the node, over another port, wrong data"
+
+
+def test_pings_that_are_lost_at_a_node_with_a_faulty_port_follow_from_it(model: Model) -> None:
+    port = Subject(Kind.NIC, "a mlx5_1")
+    path = AddressPair("a", "10.0.0.1", "b", "10.0.0.2")
+    pings = frozenset({(Layer.PING, path), (Layer.PING, path.reverse)})
+    icmp = about("FT203", nodes=("a", "b"), measurements=pings, severity=Severity.WARN)
+    for rule in ("FT220", "FT221"):
+        (found,), _ = join(model, about(rule, blames=port, severity=Severity.WARN), icmp)
+        assert [one.rule.id for one in (found, *found.facts["related"])] == [rule, "FT203"]
+    results, _ = join(model, about("FT220", blames=Subject(Kind.NIC, "c mlx5_1")), icmp)
+    assert len(results) == 2

@@ -527,21 +527,6 @@ def test_one_late_echo_of_three_is_no_finding() -> None:
     assert mesh_findings(model) == []
 
 
-@pytest.mark.parametrize(
-    ("usual", "took", "high"), [(0.05, 1.04, False), (0.05, 1.06, True), (0.5, 4.9, False), (0.5, 5.1, True)]
-)
-def test_a_round_trip_is_high_from_ten_times_the_median_and_one_millisecond_on(
-    usual: float, took: float, high: bool
-) -> None:
-    model = Net(4, 1).model()
-    rows = [replace(m, value=usual) for m in model.addresses.pairs(Layer.PING)]
-    for at, m in enumerate(rows):
-        if (m.src, m.dst) == ("n0", "n1"):
-            rows[at] = replace(m, value=took)
-    model.apply(Measured(rows, time=9.0))
-    assert bool(mesh_findings(model)) is high
-
-
 @pytest.mark.parametrize(("lossy", "subject"), [(8, "n2 rail 1 (eth1 10.2.0.3), outgoing"), (6, None)])
 def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str | None) -> None:
     """Some of 14 pairs lose nothing by chance."""

@@ -101,7 +101,7 @@ def test_no_nvidia_smi_for_nodes_with_cpu_ranks() -> None:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_first_commands_of_recordings_are_for_the_blamed(path: Path) -> None:
-    # The findings are checked wherever they are made.
+    # A fixture checks all findings of this folder.
     assert diagnose(replayed(path)).all_findings is not None
 
 

@@ -437,16 +437,6 @@ def test_contention_reports_what_was_tested_alone_and_what_was_not() -> None:
     assert not any("slow in the world" in line for line in evidence(alone))
 
 
-@pytest.mark.parametrize(("per_node", "noted"), [(2, True), (3, False)])
-def test_a_port_problem_is_evidence_if_half_of_the_pairs_have_it(per_node: int, noted: bool) -> None:
-    model = fabric("ab", per_node, dead_if(lambda s, d: s[0] != d[0]))
-    model.apply(InventoryUpdate(node="a", value={"ib": [{"ca": "mlx5_0", "port": 1, "state": "Down"}]}, time=7.0))
-    port = {"port": 1, "state": "Down", "physical_state": "Polling", "rate": 400.0}
-    model.apply(ProbeResult(node="a", probe="ibstat", value={"cas": [{"ca": "mlx5_0", "ports": [port]}]}, time=7.0))
-    (one,) = [one for one in diagnose(model).findings if one.cells]
-    assert [text.partition(",")[0] for text in one.facts["ports"]] == ["a mlx5_0/1: Down"] * noted
-
-
 @pytest.mark.parametrize(("slow", "expected"), [(1, None), (7, ("note", 7)), (8, ("warn", 8))])
 def test_eight_pairs_that_are_slow_in_world_alone_are_contention(slow: int, expected: tuple[str, int] | None) -> None:
     model = fabric("ab", 4, lambda s, d: 1.0)

@@ -188,14 +188,6 @@ def test_what_could_not_be_inspected_is_listed_apart() -> None:
     assert found.exit_code == 3
 
 
-def test_a_judge_that_fails_is_reported_and_the_others_go_on() -> None:
-    rubbish = {"devices": {"gpus": 8, "rdma": 8}, "limits": 7, "acs": {"state": "on", "on": 3}}
-    nodes = [node("a", firewall={"input": "drop"}, host=rubbish)]
-    subjects = {one.topic: one for one in judged(nodes)}
-    assert {"acs", "firewall"} <= set(subjects)
-    assert all(isinstance(one, Finding) for one in subjects.values())
-
-
 def test_many_different_texts_of_one_subject_are_one_finding() -> None:
     nodes = [node(f"n{i}", host=memlock(f"n{i}", 4096 * (i + 1))) for i in range(5)]
     (finding,) = judged(nodes)
@@ -432,37 +424,6 @@ def test_it_is_computed_again_only_when_more_was_found() -> None:
     assert latest_preflight(model).exit_code == 1
 
 
-@pytest.mark.parametrize(("shared", "listed"), [(2, 2), (20, 20), (21, 20)])
-def test_twenty_shared_values_are_listed_and_three_are_in_the_title(shared: int, listed: int) -> None:
-    values = [{"address": f"10.0.0.{at}", "nic": "eth0"} for at in range(shared)]
-    (found,) = clashes([node(name, inventory(host=name, data_addresses=values)) for name in "ab"])
-    assert (found.rule.name, len(found.facts["shared"]), len(found.facts["first"])) == (
-        "same-address",
-        listed,
-        min(shared, 3),
-    )
-    assert found.next == ("ssh a ip -br addr",)
-
-
-@pytest.mark.parametrize(("kernels", "named", "more"), [("1122", 2, None), ("11223344", 4, None), ("1122334455", 4, 1)])
-def test_of_values_without_a_majority_four_are_in_the_title(kernels: str, named: int, more: int | None) -> None:
-    nodes = [node(f"n{at}", inventory(host=f"n{at}", kernel=f"5.{one}")) for at, one in enumerate(kernels)]
-    (found,) = [one for one in of_rules("FT302", nodes) if one.topic == "kernel"]
-    assert found.facts["tie"]
-    assert (len(found.facts["split"]), found.facts["more"]) == (named, more)
-
-
-def test_what_differs_from_the_majority_names_both_sides() -> None:
-    nodes = [
-        node(f"n{at}", inventory(host=f"n{at}", kernel=one)) for at, one in enumerate(["5.1"] * 5 + ["5.2", "5.3"])
-    ]
-    (found,) = [one for one in of_rules("FT302", nodes) if one.topic == "kernel"]
-    assert (found.facts["values"], found.facts["usual"], found.facts["agreeing"]) == (("5.2", "5.3"), "5.1", 5)
-    assert [names for names, _ in found.facts["by_node"]] == [("n5",), ("n6",), tuple(f"n{at}" for at in range(5))]
-    (found,) = [one for one in of_rules("FT302", nodes[:6]) if one.topic == "kernel"]
-    assert found.facts["by_node"] is None, "a single value is in the title already"
-
-
 def test_verdicts_of_nodes_and_exit_codes() -> None:
     good = preflight(model_of(*(node(name) for name in "abc")))
     assert (good.exit_code, good.verdict("a")) == (0, ("ok", ()))
@@ -477,12 +438,6 @@ def test_verdicts_of_nodes_and_exit_codes() -> None:
     assert (bad._replace(findings=noted).exit_code, bad._replace(findings=noted).verdict("c").verdict) == (0, "ok")
     warned = bad._replace(findings=[one.replace(severity=Severity.WARN) for one in bad.findings])
     assert (warned.exit_code, warned.code_from(Severity.BAD), warned.verdict("c").verdict) == (1, 0, "warn")
-
-
-def test_of_nodes_with_one_host_name_the_last_is_inspected() -> None:
-    nodes = [node(name, host=host(name, identity={"hostname": "same", "boot_id": name})) for name in "abc"]
-    (found,) = [one for one in clashes(nodes) if one.rule.name == "same-hostname"]
-    assert (found.nodes, found.next) == (("a", "b", "c"), ("ssh c hostnamectl",))
 
 
 @pytest.mark.parametrize(
@@ -507,18 +462,6 @@ def test_the_command_about_a_shared_host_name_is_for_the_node_that_came_last() -
     same = [host(name, identity={"hostname": "h", "boot_id": name, "machine_id": name}) for name in ("a", "b", "c")]
     (one,) = clashes([node(name, host=each) for name, each in zip("abc", same, strict=True)])
     assert one.next == ("ssh c hostnamectl",)
-
-
-def test_the_verdict_on_a_node_is_that_of_its_worst_finding() -> None:
-    nodes = four()
-    nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
-    nodes[3] = node("n063", inventory(host="n063", kernel="6.8"))
-    found = found_on(*nodes)
-    assert [found.verdict(name) for name in ("n061", "n062", "n063")] == [
-        ("ok", ()),
-        ("bad", ("FT301", "FT302")),
-        ("warn", ("FT302",)),
-    ]
 
 
 def test_what_one_machine_shares_with_itself_is_no_clash() -> None:

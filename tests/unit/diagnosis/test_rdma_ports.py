@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -161,22 +160,6 @@ def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) ->
     model = maker.model()
     assert isinstance(pair_notes(model, "a:1", "b:1"), list)
     assert isinstance(diagnose(model).findings, list)
-
-
-@pytest.mark.parametrize(("others", "noted"), [(3, True), (4, False)])
-def test_a_note_about_half_of_the_pairs_of_a_finding_is_its_evidence(
-    maker: ModelMaker, others: int, noted: bool
-) -> None:
-    maker.add("look", node="b", probe="ibstat", value=ibstat("b", "Down", "Polling"))
-    at_the_port = [("a:0", "b:1"), ("c:1", "b:1"), ("b:1", "d:0")]
-    elsewhere = [("a:1", "c:0"), ("c:0", "d:1"), ("d:0", "a:0"), ("a:0", "c:1")][:others]
-    names = [f"{node}:{n}" for node in "abcd" for n in (0, 1)]
-    for pair in itertools.permutations(names, 2):
-        bad = pair in (*at_the_port, *elsewhere)
-        maker.measured("p2p", *pair, "timeout" if bad else "ok", value=None if bad else 40.0, unit="GB/s", error=None)
-    (found,) = [one for one in diagnose(maker.model()).findings if ("a:0", "b:1") in one.cells]
-    assert len(found.cells) == 3 + others
-    assert any("no signal" in text for text in found.facts["ports"]) is noted
 
 
 @pytest.mark.parametrize(("state", "inactive"), [("Active", 0), (None, 0), ("Down", 1), ("Init", 1), ("Polling", 1)])

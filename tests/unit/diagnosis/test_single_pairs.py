@@ -12,11 +12,11 @@ from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.diagnosis.pairs.pair_rules import LeafTaper
 from fabtui.diagnosis.pairs.tally import Tally
-from fabtui.model.events import InventoryUpdate, Measured, PlanUpdate, ProbeResult
+from fabtui.model.events import InventoryUpdate, Measured, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.findings import evidence, title
+from fabtui.presentation.findings import title
 from fabtui.presentation.verdict_line import fault_text
 from tests.unit.diagnosis.test_pair_rules import Judge, dead_if, fabric
 
@@ -106,28 +106,6 @@ def test_the_two_pairs_with_the_slowest_messages_are_notes() -> None:
     assert [str(one.severity) for one in found] == ["note", "note"]
     assert len(of(with_stalls("gpu", 4.0), "slow-messages")) == 1
     assert of(with_stalls("cpu", 4.0, 9.0), "slow-messages") == [], "those of CPU ranks always spread widely"
-
-
-@pytest.mark.parametrize(("count", "single", "several"), [(4, 4, 0), (5, 0, 1)])
-def test_four_flapping_pairs_are_reported_one_by_one_and_five_as_one(count: int, single: int, several: int) -> None:
-    model = fabric("abcd", 4, dead_if(lambda s, d: False))
-    for src, dst in SCATTERED[:count]:
-        for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)):
-            row = Measurement(Layer.P2P, src, dst, verdict, 45.0 if verdict is OK else None, "GB/s", 8, at)
-            model.apply(Measured(measurements=[row], time=at))
-    found = of(model, "pair-flaps")
-    assert len(found) == single + several
-    assert sum("flapping" in one.facts for one in found) == several
-
-
-def test_the_four_most_frequent_reasons_for_untested_pairs_are_listed() -> None:
-    model = fabric("ab", 4, dead_if(lambda s, d: False))
-    pairs = [(f"a:{i}", f"b:{j}") for i in range(4) for j in range(4)]
-    why = ["one"] * 1 + ["two"] * 2 + ["three"] * 3 + ["four"] * 4 + ["five"] * 5
-    model.apply(PlanUpdate(untested=[(*p, reason) for p, reason in zip(pairs, why, strict=False)], time=3.0))
-    found = of(model, "not-tested")
-    assert sorted(evidence(one)[0] for one in found) == ["five", "four", "three", "two"]
-    assert sorted(one.facts["pairs"] for one in found) == [2, 3, 4, 5]
 
 
 def on_leaves(judge: Judge, leaf_of: str, per_node: int = 2) -> Model:

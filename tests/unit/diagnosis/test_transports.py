@@ -161,25 +161,6 @@ def test_sockets_of_some_pairs_are_about_their_nodes() -> None:
     assert of("socket-fallback", path) == [((Kind.NODES, "b,d"), 2)]
 
 
-@pytest.mark.parametrize(("good", "kind"), [(2, Kind.NODE), (3, Kind.NODES)])
-def test_nine_of_ten_pairs_of_a_node_name_it(good: int, kind: Kind) -> None:
-    """22 of its 24 ordered pairs are enough, 21 are not."""
-    fine = set([("c:0", "a:0"), ("a:0", "c:0"), ("c:1", "b:1")][:good])
-
-    def path(src: str, dst: str) -> str:
-        return P2P if not off(src, dst) else GDR if (src, dst) in fine or "c" not in (src[0], dst[0]) else SOCKET
-
-    assert found("socket-fallback", path)[0].subject.kind is kind
-
-
-@pytest.mark.parametrize(("good", "kind"), [(4, Kind.FABRIC), (5, Kind.NODES)])
-def test_nine_of_ten_pairs_of_all_are_about_the_fabric(good: int, kind: Kind) -> None:
-    """44 of 48 ordered pairs are enough, 43 are not."""
-    fine = set([("c:0", "a:0"), ("a:0", "c:0"), ("b:0", "d:1"), ("d:1", "b:0"), ("a:1", "b:1")][:good])
-    named = found("socket-fallback", lambda s, d: P2P if not off(s, d) else GDR if (s, d) in fine else SOCKET)
-    assert (named[0].subject.kind is Kind.FABRIC) == (kind is Kind.FABRIC)
-
-
 def test_the_variables_that_force_sockets_are_named() -> None:
     env = {node: {"NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO"} for node in "ab"}
     path: Path = lambda s, d: SOCKET if off(s, d) else P2P  # noqa: E731

@@ -228,41 +228,19 @@ def test_a_transfer_of_the_world_layer_has_the_counters_of_the_whole_phase() -> 
     assert model.counters.of(measurement) == {"a": moved("rx_bytes", 110)}
 
 
+MEANINGS: dict[CounterMeaning | None, str] = {
+    CounterMeaning.CONGESTION: """np_cnp_sent rp_cnp_handled np_ecn_marked_roce_packets rx_prio3_pause tx_prio3_pause
+        rx_cnp_pkts rx_ecn_marked_pkts rx_pfc_ena_frames_pri5 rx_rdma_cnp_pkts rx_rdma_ecn_pkts cnpHandled RxECNMrkd
+        rx_priority_3_xoff.nic""",
+    CounterMeaning.LOSS: """rx_prio3_discards rx_prio3_cong_discard rx_discards_phy packet_seq_err out_of_sequence
+        oos_drop_count to_retransmits rx_drops retrans_pkts unresponsive_remote_events impaired_remote_conn_events""",
+    CounterMeaning.ERROR: "symbol_error rx_crc_errors rdma_read_wr_err",
+    None: "rx_prio3_pause_duration rx_prio3_bytes port_xmit_wait req_cqe_error",
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "meaning"),
-    [
-        ("np_cnp_sent", CounterMeaning.CONGESTION),
-        ("rp_cnp_handled", CounterMeaning.CONGESTION),
-        ("np_ecn_marked_roce_packets", CounterMeaning.CONGESTION),
-        ("rx_prio3_pause", CounterMeaning.CONGESTION),
-        ("tx_prio3_pause", CounterMeaning.CONGESTION),
-        ("rx_cnp_pkts", CounterMeaning.CONGESTION),
-        ("rx_ecn_marked_pkts", CounterMeaning.CONGESTION),
-        ("rx_pfc_ena_frames_pri5", CounterMeaning.CONGESTION),
-        ("rx_rdma_cnp_pkts", CounterMeaning.CONGESTION),
-        ("rx_rdma_ecn_pkts", CounterMeaning.CONGESTION),
-        ("cnpHandled", CounterMeaning.CONGESTION),
-        ("RxECNMrkd", CounterMeaning.CONGESTION),
-        ("rx_priority_3_xoff.nic", CounterMeaning.CONGESTION),
-        ("rx_prio3_discards", CounterMeaning.LOSS),
-        ("rx_prio3_cong_discard", CounterMeaning.LOSS),
-        ("rx_discards_phy", CounterMeaning.LOSS),
-        ("packet_seq_err", CounterMeaning.LOSS),
-        ("out_of_sequence", CounterMeaning.LOSS),
-        ("oos_drop_count", CounterMeaning.LOSS),
-        ("to_retransmits", CounterMeaning.LOSS),
-        ("rx_drops", CounterMeaning.LOSS),
-        ("retrans_pkts", CounterMeaning.LOSS),
-        ("unresponsive_remote_events", CounterMeaning.LOSS),
-        ("impaired_remote_conn_events", CounterMeaning.LOSS),
-        ("symbol_error", CounterMeaning.ERROR),
-        ("rx_crc_errors", CounterMeaning.ERROR),
-        ("rdma_read_wr_err", CounterMeaning.ERROR),
-        ("rx_prio3_pause_duration", None),
-        ("rx_prio3_bytes", None),
-        ("port_xmit_wait", None),
-        ("req_cqe_error", None),
-    ],
+    ("name", "meaning"), [(name, one) for one, names in MEANINGS.items() for name in names.split()]
 )
 def test_what_a_counter_means(name: str, meaning: CounterMeaning | None) -> None:
     assert meaning_of_counter(name) is meaning

@@ -8,7 +8,7 @@ import pytest
 from fabtui.diagnosis.finding import finished
 from fabtui.model.facts.catalogue import GPU_FACTS, facts_for
 from fabtui.model.facts.compare import fact_table
-from fabtui.model.facts.node_view import ProbedNode, Value
+from fabtui.model.facts.node_view import Value
 
 from .cluster import node
 
@@ -129,26 +129,6 @@ def test_the_odd_node_is_named() -> None:
         "vbios": {"n3": "96.00.A5.00.1A, 96.00.FF on GPU 0"},
         "gpu_pairs": {"n3": "5 x NV18, 1 x NV12"},
     }
-
-
-@pytest.mark.parametrize(
-    "value", [None, 3, [], {"gpus": 3}, {"gpus": [{}, 1, {"index": []}]}, {"matrix": {"rows": [1]}}]
-)
-def test_any_value(value: Any) -> None:
-    odd = ProbedNode("n", {}, dict.fromkeys(("gpus", "gpuload", "topology", "kernel"), value))
-    for fact in GPU_FACTS:
-        fact.find(odd)
-
-
-@pytest.mark.parametrize(
-    "matrix",
-    [
-        {"rows": ["GPU0", None], "columns": [[], "GPU1"], "cells": [[1, 2], None]},
-        {"rows": ["GPU0", "GPU1"], "columns": ["GPU0", "GPU1"], "cells": [["X", {}], ["x"]]},
-    ],
-)
-def test_any_matrix(matrix: dict[str, Any]) -> None:
-    found("gpu_pairs", topology={"matrix": matrix, "p2p": {"read": {"p2p": False, "bad": [[1, 2, []]]}}})
 
 
 def test_imex_of_a_tray() -> None:

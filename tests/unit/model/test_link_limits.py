@@ -17,7 +17,10 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.wording import limit_text
 
 MIB = 1 << 20
-Change = Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]
+#: Value that removes a fact.
+GONE = object()
+#: New values of facts by their path, such as ``gpuload.gpus.0.busy``; ``*`` is each of a list.
+Change = dict[str, Any]
 
 
 def node_facts(
@@ -55,9 +58,23 @@ def node_facts(
     return inventory, results
 
 
+def put(facts: Any, path: list[str], value: Any) -> None:
+    """Change a fact that has a path."""
+    name, *rest = path
+    if name == "*":
+        for one in facts:
+            put(one, rest, value)
+    elif rest:
+        put(facts[int(name) if isinstance(facts, list) else name], rest, value)
+    elif value is GONE:
+        facts.pop(name, None)
+    else:
+        facts[int(name) if isinstance(facts, list) else name] = value
+
+
 def model_of(
     *,
-    change: Change = lambda inventory, results: None,
+    change: Change | None = None,
     lab: str | None = None,
     kind: str = "gpu",
     options: Mapping[str, Any] | None = None,
@@ -75,8 +92,8 @@ def model_of(
     ]
     for node in nodes:
         inventory, results = node_facts(**facts)
-        if node == "b":
-            change(inventory, results)
+        for path, value in (change or {}).items() if node == "b" else ():
+            put({**results, "inventory": inventory} if "." in path else results, path.split("."), value)
         model.apply(InventoryUpdate(node=node, value=inventory, time=1.0))
         for probe, value in results.items():
             model.apply(ProbeResult(node=node, probe=probe, value=value, time=1.0))
@@ -100,47 +117,73 @@ def test_nvlinks_of_a_switch_limit_p2p() -> None:
     assert limit_text(model, measured) == "75 % of the NVLink limit 478"
 
 
-def test_links_of_nvlink5_have_their_own_speed() -> None:
-    def nvlink5(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        for gpu in results["nvlink"]["gpus"]:
-            gpu["links"] = [{**link, "speed": 53.125} for link in gpu["links"]]
+LINKS = "nvlink.gpus.*.links.*"
+LOAD = "gpuload.gpus"
+SLOW_PORT = {"inventory.ib.0.rate": 200.0}
+#: Both GPUs are idle, and the inventory saw fewer lanes at the second.
+IDLE = {f"{LOAD}.*.busy": False, "inventory.gpus.1.pcie.width": 8}
+BOND = {"inventory.nics.0.name": "bond0", "inventory.nics.0.speed_mbps": 10000}
+PORTS = [("Active", 100.0), ("Active", 200.0), ("Down", 400.0)]
+TWO_PORTS = [{"ca": "mlx5_0", "port": at, "state": state, "rate": rate} for at, (state, rate) in enumerate(PORTS, 1)]
 
-    assert limit(model_of(change=nvlink5), pair("P2P/CUMEM", "b:0", "b:1")) == (956.25, "NVLink")
-    assert limit(model_of(change=nvlink5), pair("P2P/MNNVL", "a:0", "b:0")) == (478.116, "NVLink"), "the slower end"
 
-
-def test_only_active_nvlinks_and_those_between_both_gpus_count() -> None:
-    def inactive(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        for link in results["nvlink"]["gpus"][1]["links"][:6]:
-            link["state"] = "inactive"
-
-    assert limit(model_of(change=inactive), pair("P2P/CUMEM", "b:0", "b:1")) == (318.744, "NVLink")
-    # GPUs without a switch: 4 of 12 links lead to this peer.
-    model = model_of(links=12, word="NV4")
-    assert limit(model, pair("P2P/IPC", "a:0", "a:1")) == (106.248, "NVLink")
-    assert limit(model, pair("P2P/MNNVL", "a:0", "b:1")) == (318.744, "NVLink")
+@pytest.mark.parametrize(
+    ("facts", "measured", "expected"),
+    [
+        # NVLinks: their own speed, of the slower end; only active ones; without a switch those between both GPUs.
+        ({"change": {f"{LINKS}.speed": 53.125}}, pair("P2P/CUMEM", "b:0", "b:1"), (956.25, "NVLink")),
+        ({"change": {f"{LINKS}.speed": 53.125}}, pair("P2P/MNNVL", "a:0", "b:0"), (478.116, "NVLink")),
+        (
+            {"change": {f"nvlink.gpus.1.links.{at}.state": "inactive" for at in range(6)}},
+            pair("P2P/CUMEM", "b:0", "b:1"),
+            (318.744, "NVLink"),
+        ),
+        ({"links": 12, "word": "NV4"}, pair("P2P/IPC", "a:0", "a:1"), (106.248, "NVLink")),
+        ({"links": 12, "word": "NV4"}, pair("P2P/MNNVL", "a:0", "b:1"), (318.744, "NVLink")),
+        *(
+            ({"change": {f"nvlink.gpus.1.links.3.{name}": value}}, pair(via, src, "b:1"), None)
+            for name, value in (("state", "unknown"), ("speed", None))
+            for via, src in (("P2P/CUMEM", "b:0"), ("P2P/MNNVL", "a:0"))
+        ),
+        # PCIe without NVLinks, by its state under load.
+        ({"word": "SYS"}, pair("P2P/IPC", "a:0", "a:1"), (31.504, "PCIe")),
+        ({"links": 0, "word": "PIX"}, pair("P2P/direct pointer", "a:0", "a:1"), (31.504, "PCIe")),
+        ({"word": "SYS", "change": IDLE}, pair("P2P/IPC", "b:0", "b:1"), (31.504, "PCIe")),
+        ({"word": "SYS", "change": IDLE}, pair("SHM/direct", "b:0", "b:1"), (31.504, "PCIe")),
+        ({"links": 0, "change": {"topology": GONE}}, pair("P2P/IPC", "b:0", "b:1"), (31.504, "PCIe")),
+        ({"links": 0}, pair("P2P/MNNVL", "a:0", "b:0"), None),
+        # An idle GPU has the best that it and its slot allow: 16 lanes of PCIe 5, though it idles at PCIe 1.
+        ({"change": {"gpuload": GONE}}, pair("SHM/direct", "b:0", "b:1"), (63.008, "PCIe")),
+        *(
+            ({"change": {f"{LOAD}.*.pcie": link}}, pair("SHM/direct", "b:0", "b:1"), (63.008, "PCIe"))
+            for link in ({"generation": 4}, {"width": 16}, {"generation": 9, "width": 16}, None)
+        ),
+        # A value above the limit used another path.
+        ({}, pair("NET/IB/mlx5_0", value=32.1), (31.504, "PCIe")),
+        ({}, pair("NET/IB/mlx5_0", value=32.2), None),
+        # RDMA: the slower end, the faster one of active ports of a NIC, PCIe with GPUDirect and through host memory.
+        ({"change": {"inventory.ib": TWO_PORTS}}, pair("NET/IB/mlx5_0"), (25.0, "RDMA port")),
+        ({"change": SLOW_PORT}, pair("NET/IB/mlx5_0"), (25.0, "RDMA port")),
+        ({"change": SLOW_PORT}, pair("NET/IB/mlx5_1", "a:1", "b:1"), (31.504, "PCIe")),
+        ({}, pair("NET/IB/mlx5_0/GDRDMA"), (31.504, "PCIe")),
+        # Sockets: the interface; nodes of a lab are one machine.
+        ({}, pair("NET/Socket/eth0"), (3.125, "interface")),
+        ({}, pair("NET/Socket/eth0 + P2P/IPC"), (3.125, "interface")),
+        ({"change": BOND}, pair("NET/Socket/eth0", dst_addr="10.9.0.1", value=1.0), (1.25, "interface")),
+        ({"change": BOND}, pair("NET/Socket/eth0", value=1.0), None),
+        ({"lab": "2x2"}, pair("NET/Socket/eth0"), None),
+    ],
+)
+def test_the_slowest_part_of_a_path_limits_it(
+    facts: dict[str, Any], measured: Measurement, expected: tuple[float, str] | None
+) -> None:
+    assert limit(model_of(**facts), measured) == expected
 
 
 def test_without_the_matrix_nvlinks_may_connect_other_gpus() -> None:
-    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        del results["topology"]
-
-    found = limit_of(model_of(change=lose), pair("P2P/CUMEM", "b:0", "b:1"))
+    found = limit_of(model_of(change={"topology": GONE}), pair("P2P/CUMEM", "b:0", "b:1"))
     assert found is not None
     assert (found.value, found.exact) == (478.116, False)
-
-
-def test_pcie_limits_p2p_without_nvlinks_by_its_state_under_load() -> None:
-    assert limit(model_of(word="SYS"), pair("P2P/IPC", "a:0", "a:1")) == (31.504, "PCIe")
-    assert limit(model_of(links=0, word="PIX"), pair("P2P/direct pointer", "a:0", "a:1")) == (31.504, "PCIe")
-
-    def idle(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        results["gpuload"]["gpus"][0]["busy"] = False
-        results["gpuload"]["gpus"][1]["busy"] = False
-        inventory["gpus"][1]["pcie"]["width"] = 8
-
-    assert limit(model_of(word="SYS", change=idle), pair("P2P/IPC", "b:0", "b:1")) == (31.504, "PCIe")
-    assert limit(model_of(word="SYS", change=idle), pair("SHM/direct", "b:0", "b:1")) == (31.504, "PCIe")
 
 
 @pytest.mark.parametrize(
@@ -148,88 +191,9 @@ def test_pcie_limits_p2p_without_nvlinks_by_its_state_under_load() -> None:
     [(1, 16, 4.0), (2, 16, 8.0), (3, 16, 15.76), (4, 16, 31.504), (5, 16, 63.008), (6, 16, 121.008), (4, 8, 15.752)],
 )
 def test_each_generation_of_pcie_has_its_rate(generation: int, width: int, expected: float) -> None:
-    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        results["gpuload"]["gpus"][0]["pcie"] = {"generation": generation, "width": width}
-        results["gpuload"]["gpus"][1]["pcie"] = {"generation": 6, "width": 16}
-
+    links = [{"generation": generation, "width": width}, {"generation": 6, "width": 16}]
+    slower = {f"{LOAD}.{at}.pcie": link for at, link in enumerate(links)}
     assert limit(model_of(change=slower), pair("SHM/direct", "b:0", "b:1")) == (expected, "PCIe")
-
-
-def test_an_idle_gpu_has_the_best_generation_that_it_and_its_slot_allow() -> None:
-    def idle(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        results.pop("gpuload")
-
-    # 16 lanes of PCIe 5, though it idles at PCIe 1.
-    assert limit(model_of(change=idle), pair("SHM/direct", "b:0", "b:1")) == (63.008, "PCIe")
-
-
-@pytest.mark.parametrize("link", [{"generation": 4}, {"width": 16}, {"generation": 9, "width": 16}, None])
-def test_a_link_that_is_known_in_part_counts_as_listed(link: dict[str, int] | None) -> None:
-    def vague(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        for gpu in results["gpuload"]["gpus"]:
-            gpu["pcie"] = link
-
-    assert limit(model_of(change=vague), pair("SHM/direct", "b:0", "b:1")) == (63.008, "PCIe")
-
-
-def test_a_value_above_the_limit_used_another_path() -> None:
-    assert limit(model_of(), pair("NET/IB/mlx5_0", value=32.1)) == (31.504, "PCIe")
-    assert limit(model_of(), pair("NET/IB/mlx5_0", value=32.2)) is None
-
-
-def test_of_two_active_ports_of_a_nic_the_faster_one_limits() -> None:
-    def two(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        inventory["ib"] = [
-            {"ca": "mlx5_0", "port": 1, "state": "Active", "rate": 100.0},
-            {"ca": "mlx5_0", "port": 2, "state": "Active", "rate": 200.0},
-            {"ca": "mlx5_0", "port": 3, "state": "Down", "rate": 400.0},
-        ]
-
-    assert limit(model_of(change=two), pair("NET/IB/mlx5_0")) == (25.0, "RDMA port")
-
-
-def test_an_nvlink_of_unknown_state_or_speed_leaves_the_limit_unknown() -> None:
-    for changed in ({"state": "unknown"}, {"speed": None}):
-
-        def vague(
-            inventory: dict[str, Any], results: dict[str, dict[str, Any]], changed: dict[str, Any] = changed
-        ) -> None:
-            results["nvlink"]["gpus"][1]["links"][3].update(changed)
-
-        assert limit(model_of(change=vague), pair("P2P/CUMEM", "b:0", "b:1")) is None
-        assert limit(model_of(change=vague), pair("P2P/MNNVL", "a:0", "b:1")) is None
-
-
-def test_gpus_of_a_node_without_nvlinks_and_without_a_matrix_use_pcie() -> None:
-    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        del results["topology"]
-
-    assert limit(model_of(links=0, change=lose), pair("P2P/IPC", "b:0", "b:1")) == (31.504, "PCIe")
-    assert limit(model_of(links=0), pair("P2P/MNNVL", "a:0", "b:0")) is None
-
-
-def test_the_slower_port_limits_rdma_and_pcie_gpudirect() -> None:
-    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        inventory["ib"][0]["rate"] = 200.0
-
-    assert limit(model_of(change=slower), pair("NET/IB/mlx5_0")) == (25.0, "RDMA port")
-    assert limit(model_of(), pair("NET/IB/mlx5_0")) == (31.504, "PCIe"), "through host memory"
-    assert limit(model_of(), pair("NET/IB/mlx5_0/GDRDMA")) == (31.504, "PCIe")
-    # A second port that is down does not count, nor one of another NIC.
-    assert limit(model_of(change=slower), pair("NET/IB/mlx5_1", "a:1", "b:1")) == (31.504, "PCIe")
-
-
-def test_interfaces_limit_sockets() -> None:
-    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        inventory["nics"][0].update(name="bond0", speed_mbps=10000)
-
-    for name in ("NET/Socket/eth0", "NET/Socket/eth0 + P2P/IPC"):
-        assert limit(model_of(), pair(name)) == (3.125, "interface")
-    by_address = pair("NET/Socket/eth0", dst_addr="10.9.0.1", value=1.0)
-    assert limit(model_of(change=slower), by_address) == (1.25, "interface")
-    assert limit(model_of(change=slower), pair("NET/Socket/eth0", value=1.0)) is None
-    # Nodes of a lab are one machine.
-    assert limit(model_of(lab="2x2"), pair("NET/Socket/eth0")) is None
 
 
 @pytest.mark.parametrize(
@@ -250,14 +214,9 @@ def test_interfaces_limit_sockets() -> None:
     ],
 )
 def test_there_is_no_limit_where_a_fact_is_missing(measured: Measurement, lost: str) -> None:
-    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        inventory.pop(lost, None)
-        results.pop(lost, None)
-        if lost == "gpus":
-            results.pop("gpuload")
-
-    assert limit(model_of(change=lose), measured) is None
-    assert limit_text(model_of(change=lose), measured) == ""
+    without = {f"inventory.{lost}": GONE, lost: GONE, **({"gpuload": GONE} if lost == "gpus" else {})}
+    assert limit(model_of(change=without), measured) is None
+    assert limit_text(model_of(change=without), measured) == ""
 
 
 def test_cpu_ranks_and_small_messages_have_no_share() -> None:
@@ -267,33 +226,18 @@ def test_cpu_ranks_and_small_messages_have_no_share() -> None:
     assert limit_text(model_of(), small) == ""
 
 
-HOSTILE: tuple[Any, ...] = (
-    None,
-    "\x1b[31m",
-    -1,
-    0,
-    10**400,
-    float("nan"),
-    float("inf"),
-    True,
-    [],
-    {},
-    [[]],
-    [{}],
-    {"gpus": 7},
-)
+HOSTILE: list[Any] = [
+    *(None, "\x1b[31m", -1, 0, 10**400, float("nan"), float("inf"), True, [], {}, [[]], [{}], {"gpus": 7}),
+]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=str)
 def test_hostile_facts_are_no_limit(value: Any) -> None:
-    def poison(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
-        inventory["ib"][0]["rate"] = inventory["nics"][0]["speed_mbps"] = value
-        inventory["data_addresses"] = [{"nic": value}]
-        inventory["gpus"][0]["pcie"] = {"gen_max": value, "width": value}
-        results["nvlink"]["gpus"][0]["links"][3]["speed"] = value
-        results["gpuload"]["gpus"][0]["pcie"] = {"generation": value, "width": value}
-        results["topology"]["matrix"]["cells"][0] = value
-
+    places = ("inventory.ib.0.rate", "inventory.nics.0.speed_mbps", "nvlink.gpus.0.links.3.speed")
+    poison = dict.fromkeys((*places, "topology.matrix.cells.0"), value)
+    poison["inventory.data_addresses"] = [{"nic": value}]
+    poison["inventory.gpus.0.pcie"] = {"gen_max": value, "width": value}
+    poison[f"{LOAD}.0.pcie"] = {"generation": value, "width": value}
     limits = LinkLimits(model_of(change=poison))
     for transport in ("NET/IB/0", "NET/IB/0/GDRDMA", "NET/Socket/eth0", "NET/Socket/\x1b[31m"):
         assert limits.of(pair(transport)) is None

@@ -117,13 +117,6 @@ def test_a_pair_stalls_if_some_messages_take_three_times_as_long(times: Any, sta
     assert model.with_stalls() == [], "the latest attempt counts"
 
 
-def test_sixty_four_attempts_of_a_size_are_kept() -> None:
-    assert MOST_ATTEMPTS == 64
-    model = session(one(0.1, bytes=8), *(one(45.0, time=3.0 + at) for at in range(66)))
-    history = model.history(Layer.P2P, "a:0", "b:0")
-    assert (len(history), history[0].bytes, history[1].time, history[-1].time) == (65, 8, 5.0, 68.0)
-
-
 def test_a_table_has_logarithms_of_shares_and_limits_of_their_classes() -> None:
     rows = [one(value, src="b:0", dst="a:0", time=3.0 + at) for at, value in enumerate((15.0, 22.5))]
     *_, table = session(*rows, one(None)).pair_tables(Layer.P2P)

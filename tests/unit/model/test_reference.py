@@ -24,13 +24,6 @@ def test_two_levels_are_two_clusters_from_a_fifth_on() -> None:
     assert of([100.0] * 4 + [100 * exp(-0.23)] * 5).value == 100
 
 
-@pytest.mark.parametrize(("noise", "clusters"), [(0.10, 2), (0.125, 1)])
-def test_two_levels_are_two_clusters_from_four_deviations_on(noise: float, clusters: int) -> None:
-    # The levels are 0.6 apart; the deviation within them counts 1 + 4/16 times, because 16 values are few.
-    values = [100 * exp(level + sign * noise) for level in (0.0, -0.6) for sign in (-1, 1) for _ in range(4)]
-    assert (of(values).value > 99) == (clusters == 2)
-
-
 def test_a_cluster_takes_two_values_and_a_tenth_of_all() -> None:
     assert of([100.0] * 90 + [200.0] * 10).value == 200
     assert of([100.0] * 91 + [200.0] * 9).value == 100
@@ -75,14 +68,6 @@ def test_equal_values_are_credited_with_some_noise() -> None:
     assert of([45.0]).spread == 0.06
 
 
-def test_the_spread_is_the_wider_of_the_robust_and_of_the_usual_deviation() -> None:
-    even = [exp(0.1 * at) for at in range(-4, 5)]
-    assert of(even).spread == pytest.approx(sqrt((9 * (0.2 / 0.6745) ** 2 + 3 * 0.06**2) / 12))
-    # Most are equal, so that half of them have no distance from the median.
-    some = [1.0] * 7 + [exp(-0.15), exp(0.15)]
-    assert of(some).spread == pytest.approx(sqrt((9 * 0.005 + 3 * 0.06**2) / 12))
-
-
 def test_values_that_have_no_logarithm_have_a_median_alone() -> None:
     assert of([0.0, 1.0, 5.0]) == (1.0, 0.0, None)
 
@@ -109,17 +94,6 @@ def test_a_narrow_class_is_judged_by_the_share_of_its_reference() -> None:
     assert ClassValues([45.0] * 3).limit(0.7) == pytest.approx(0.7 * 45)
     assert not ClassValues([45.0] * 3).is_slow(ClassValues([45.0] * 3).limit(0.7) or 0.0, 0.7), "the limit itself is ok"
     assert ClassValues([2.0] * 3, less_is_better=True).limit(0.8) == pytest.approx(2.5)
-
-
-@pytest.mark.parametrize("share", [0.7, 0.9])
-def test_between_two_clusters_the_limit_is_the_stricter_one(share: float) -> None:
-    limit = ClassValues([45.0] * 9 + [34.0] * 9).limit(share)
-    assert limit == pytest.approx(max(sqrt(45 * 34), min(share, exp(-4.5 * of([45.0] * 9).spread)) * 45))
-    times = ClassValues([1.0] * 9 + [1.5] * 9, less_is_better=True).limit(0.7)
-    assert times == pytest.approx(sqrt(1.5))
-    far = ClassValues([45.0] * 9 + [5.0] * 9)
-    assert far.limit(0.7) == pytest.approx(0.7 * 45)
-    assert ClassValues([1.0] * 9 + [9.0] * 9, less_is_better=True).limit(0.7) == pytest.approx(1 / 0.7)
 
 
 def test_a_few_new_values_among_very_many_wait_until_they_are_a_sixtyfourth_or_settled() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import tracemalloc
 from itertools import combinations
 
 import pytest
@@ -79,13 +78,3 @@ def test_pairs_that_do_not_fit_wait_and_the_others_do_not_wait_for_them() -> Non
     assert [*dispatcher.pairs] == [(0, 1)]
     assert dispatcher.take() == [(0, 1)]
     assert not dispatcher.is_full
-
-
-def test_few_of_very_many_possible_pairs_take_little_memory() -> None:
-    pairs = [(end, end + 1) for end in range(0, 4096, 2)]
-    tracemalloc.start()
-    dispatcher = Dispatcher(pairs, [None] * 4096, ["n"] * 4096)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert dispatcher.take() == pairs
-    assert most / len(pairs) < 1500, "bytes for each; a table of all possible pairs would be 67 MB"

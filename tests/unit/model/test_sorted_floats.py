@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from bisect import insort
 
 import pytest
@@ -35,16 +34,3 @@ def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, i
                 if value in wanted:
                     wanted.remove(value)
             _agree(found, wanted)
-
-
-def test_there_may_be_very_many() -> None:
-    chance = random.Random(3)
-    values = [chance.gauss(45, 1) for _ in range(20_000)]
-    found = ClassValues()
-    for value in values:
-        found.add(value)
-    wanted = sorted(values)
-    assert [found.lowest, found.highest, found.sorted()[9_999]] == [wanted[0], wanted[-1], wanted[9_999]]
-    for value in values[::2]:
-        assert found.remove(value)
-    assert list(found.sorted()) == sorted(values[1::2])

@@ -6,7 +6,7 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.verdict_changes import VerdictChanges
+from fabtui.model.verdict_changes import INCIDENT, VerdictChanges
 
 OK, SLOW, FAILED, SKIPPED = Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.SKIPPED
 
@@ -44,3 +44,20 @@ def test_bad_pairs_over_time() -> None:
     assert log.bad_over_time(10.0, 5) == [2, 2, 2, 1, 0]
     log.watch(10.0, [("a:0", "b:0")])
     assert log.bad_over_time(10.0, 1) == [0], "watching again continues"
+
+
+def test_an_incident_ends_when_its_last_pair_is_good_and_the_next_one_begins_with_its_own() -> None:
+    changes = VerdictChanges()
+    changes.follow(1.0, ("a", "b"), bad=True)
+    assert (changes.healed, changes.hurt) == (None, set()), "nothing is followed before the session watches"
+    changes.watch(2.0, [])
+    for time, pair, bad in ((3.0, "ab", True), (4.0, "ac", True), (5.0, "ab", False)):
+        changes.follow(time, pair, bad=bad)
+    assert (changes.healed, changes.hurt) == (None, {"ab", "ac"})
+    changes.follow(6.0, "ac", bad=False)
+    assert (changes.healed, changes.hurt) == (6.0, {"ab", "ac"})
+    changes.follow(7.0, "ac", bad=True)
+    changes.follow(8.0, "ac", bad=False)
+    assert (changes.healed, changes.hurt) == (8.0, {"ab", "ac"}), "the same incident"
+    changes.follow(9.0 + INCIDENT, "ad", bad=True)
+    assert (changes.healed, changes.hurt) == (None, {"ad"})

@@ -222,7 +222,8 @@ def test_details_of_a_fault_are_left_out_before_its_words_are_cut() -> None:
     whole = "1 of 12 pairs is bad: n001:1 > n001:0 wrong data, 1 byte wrong"
     assert sentence_text(one, len(whole)) == whole
     assert sentence_text(one, len(whole) - 1) == "1 of 12 pairs is bad: n001:1 > n001:0 wrong data"
-    assert sentence_text(one, 46).endswith("wrong …")
+    assert sentence_text(one, 46) == "1 of 12 bad: n001:1 > n001:0 wrong data"
+    assert sentence_text(one, 36).endswith("wrong …")
 
 
 def test_a_fault_that_does_not_fit_ends_with_a_whole_word() -> None:

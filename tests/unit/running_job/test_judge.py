@@ -52,6 +52,14 @@ def stands(job: PlayedJob, awaited: dict[str, Any], seconds: int = 15, use: floa
     return verdict
 
 
+@pytest.fixture
+def job() -> PlayedJob:
+    """Return a job of two ranks that has worked for 20 s."""
+    played = PlayedJob()
+    works(played)
+    return played
+
+
 def first_hang(job: PlayedJob) -> float:
     return next((when for when, one in job.seen if one.state is JobState.HANGS), math.inf)
 
@@ -140,9 +148,7 @@ def test_the_stopped_rank_is_named_by_the_gpus_alone(with_ras: bool, every: int)
 # -- a rank that stands -----------------------------------------------------------------------------------------------
 
 
-def test_a_stopped_rank_is_named_at_once() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_stopped_rank_is_named_at_once(job: PlayedJob) -> None:
     verdict = stands(job, rank(1, state="T", wait="do_signal_stop"), 1)
     assert verdict.sentence == (
         "the job on n1 (2 ranks) hangs: rank 1 on n1:1 is stopped; next: ssh n1 kill -CONT 1041"
@@ -152,9 +158,7 @@ def test_a_stopped_rank_is_named_at_once() -> None:
     assert verdict.bad
 
 
-def test_a_debugger_that_reads_a_stack_stops_nobody() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_debugger_that_reads_a_stack_stops_nobody(job: PlayedJob) -> None:
     for second in range(5):
         moved = int(job.now) * LINK
         traced = rank(1, state="t", wait="ptrace_stop", cpu=job.now, cpu_all=job.now)
@@ -162,35 +166,27 @@ def test_a_debugger_that_reads_a_stack_stops_nobody() -> None:
         assert job.step().state is (JobState.MOVES if second < 3 else JobState.HANGS)
 
 
-def test_all_ranks_stopped_are_suspended() -> None:
-    job = PlayedJob()
-    works(job)
+def test_all_ranks_stopped_are_suspended(job: PlayedJob) -> None:
     job.sample([rank(at, state="T") for at in (0, 1)], [gpu(0, 0, 120), gpu(1, 0, 120)])
     assert job.verdict.state is JobState.PAUSED
     assert "all ranks are stopped (suspended)" in job.verdict.sentence
 
 
 @pytest.mark.parametrize("wait", ["hrtimer_nanosleep", "futex_wait_queue"])
-def test_a_sleeping_rank_is_named_in_time(wait: str) -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_sleeping_rank_is_named_in_time(job: PlayedJob, wait: str) -> None:
     verdict = stands(job, sleeps(1, wait))
     assert first_hang(job) <= 20 + 15
     assert f"rank 1 on n1:1 sleeps in {wait}; next: ssh n1 py-spy dump --pid 1041" in verdict.sentence
 
 
-def test_the_frame_of_the_rank_is_reported() -> None:
-    job = PlayedJob()
-    works(job)
+def test_the_frame_of_the_rank_is_reported(job: PlayedJob) -> None:
     stands(job, sleeps(1))
     frames = [{"name": "load", "site": "train.py:33"}]
     job.take("n1", "stacks", {"ranks": [{"rank": 1, "pid": 1041, "state": "S", "frames": frames, "by": "py-spy"}]})
     assert "rank 1 on n1:1 is in load (train.py:33)" in job.verdict.sentence
 
 
-def test_a_dead_rank_is_named() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_dead_rank_is_named(job: PlayedJob) -> None:
     for _ in range(6):
         job.sample([spins(0, job)], [gpu(0, 100, 126, 20 * LINK), gpu(1, 0, 80, 0)], oom=0)
         verdict = job.step()
@@ -201,9 +197,7 @@ def test_a_dead_rank_is_named() -> None:
     assert "was killed by the OOM killer" in job.verdict.sentence
 
 
-def test_a_job_that_ends_is_no_hang() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_job_that_ends_is_no_hang(job: PlayedJob) -> None:
     for _ in range(3):
         job.sample([spins(0, job)], [gpu(0, 95, 698, int(job.now) * LINK)])
         job.step()
@@ -223,9 +217,7 @@ def test_started_after_the_hang() -> None:
     assert stands(quick, sleeps(1), 6).state is JobState.HANGS
 
 
-def test_ranks_that_all_wait_are_not_separated_by_gpus() -> None:
-    job = PlayedJob()
-    works(job)
+def test_ranks_that_all_wait_are_not_separated_by_gpus(job: PlayedJob) -> None:
     moved = 20 * LINK
     for _ in range(14):
         job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 100, 126, moved)])
@@ -243,9 +235,7 @@ def test_ranks_that_all_wait_are_not_separated_by_gpus() -> None:
     assert (reading.blind, reading.suspects) == ("it does not count send and receive", found.behind)
 
 
-def test_different_collectives() -> None:
-    job = PlayedJob()
-    works(job)
+def test_different_collectives(job: PlayedJob) -> None:
     counts = {0: {"AllReduce": 421, "AllGather": 100}, 1: {"AllReduce": 420, "AllGather": 101}}
     moved = 20 * LINK
     for _ in range(14):
@@ -265,9 +255,7 @@ def test_different_collectives() -> None:
     assert [place.rank for place in verdict.behind] == [1]
 
 
-def test_sources_that_contradict_are_both_shown() -> None:
-    job = PlayedJob()
-    works(job)
+def test_sources_that_contradict_are_both_shown(job: PlayedJob) -> None:
     stands(job, sleeps(1))
     suspect = {"rank": 0, "node": "n1", "pid": 1040}
     job.take("n1", "flight", {"sentences": ["rank 0 has not called all_reduce 7"], "suspects": [suspect]})
@@ -280,9 +268,7 @@ def test_sources_that_contradict_are_both_shown() -> None:
 # -- held up, paused, healthy -----------------------------------------------------------------------------------------
 
 
-def test_50_ms_late() -> None:
-    job = PlayedJob()
-    works(job)
+def test_50_ms_late(job: PlayedJob) -> None:
     for _ in range(12):
         moved = int(job.now) * LINK // 20
         job.sample([spins(0, job), spins(1, job)], [gpu(0, 99, 240, moved), gpu(1, 15, 235, moved)])
@@ -333,9 +319,7 @@ def test_a_stage_of_a_pipeline_with_less_work_holds_up_nobody() -> None:
 
 
 @pytest.mark.parametrize("all_write", [False, True])
-def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_checkpoint_is_a_pause(job: PlayedJob, all_write: bool) -> None:
     moved = 20 * LINK
     for second in range(1, 13):
         written: dict[str, Any] = {"files": second * FILE, "written": second * FILE}
@@ -359,9 +343,7 @@ def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
     )
 
 
-def test_a_checkpoint_that_hangs_is_a_hang() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_checkpoint_that_hangs_is_a_hang(job: PlayedJob) -> None:
     moved = 20 * LINK
     for second in range(1, 40):
         written = min(second, 5) * FILE
@@ -370,9 +352,7 @@ def test_a_checkpoint_that_hangs_is_a_hang() -> None:
     assert 25 + 9 <= first_hang(job) <= 25 + 15
 
 
-def test_an_evaluation_of_one_rank_is_no_hang() -> None:
-    job = PlayedJob()
-    works(job)
+def test_an_evaluation_of_one_rank_is_no_hang(job: PlayedJob) -> None:
     moved = 20 * LINK
     for _ in range(60):
         job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 90, 600, moved)])
@@ -404,9 +384,7 @@ def test_longer_pauses_that_came_before_are_usual() -> None:
     assert max(late) < 46, "the third pause and the fourth are as long as the first two"
 
 
-def test_helpers_that_work_are_a_pause() -> None:
-    job = PlayedJob()
-    works(job)
+def test_helpers_that_work_are_a_pause(job: PlayedJob) -> None:
     moved = 20 * LINK
     for second in range(30):
         busy = rank(1, state="S", wait="pipe_read", cpu=20.0, cpu_all=20.0 + 3.0 * second)
@@ -435,9 +413,7 @@ def test_one_rank_waits_for_nobody() -> None:
     assert not any(one.bad for _, one in job.seen)
 
 
-def test_an_xid_while_the_job_moves() -> None:
-    job = PlayedJob()
-    works(job)
+def test_an_xid_while_the_job_moves(job: PlayedJob) -> None:
     report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
     moved = int(job.now) * LINK
     job.sample([spins(0, job), spins(1, job)], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)], kernel=[report])
@@ -467,10 +443,8 @@ def test_an_xid_while_the_job_moves() -> None:
         (63, 600.0, "; rank 1 on n1:1 is on a GPU that reported Xid 63: ECC page retirement", False),
     ],
 )
-def test_an_xid_of_before_the_first_sample(code: int, age: float, reported: str, grave: bool) -> None:
+def test_an_xid_of_before_the_first_sample(job: PlayedJob, code: int, age: float, reported: str, grave: bool) -> None:
     """The kernel's log still has it; the processes are 900 s old."""
-    job = PlayedJob()
-    works(job)
     event = {"kind": "xid", "code": code, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "age": age, "text": ""}
     job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
     assert job.verdict.sentence.startswith("the job on n1 (2 ranks) is making progress" + reported)
@@ -481,10 +455,8 @@ def test_an_xid_of_before_the_first_sample(code: int, age: float, reported: str,
         assert job.verdict.next == ("ssh n1 nvidia-smi -q -i 1",)
 
 
-def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1() -> None:
+def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1(job: PlayedJob) -> None:
     """An Xid of before the job is not a fault of the job, and of the node."""
-    job = PlayedJob()
-    works(job)
     job.model.apply(NodeUpdate("n1", NodeState.READY))
     job.model.apply(InventoryUpdate("n1", {"gpus": [{"index": 1, "bus_id": "0000:9a:00.0"}]}))
     count = {"kind": "xid", "code": 79, "bus": "0000:9a:00", "count": 1, "age": 3000.0, "text": "GPU has fallen off"}
@@ -497,9 +469,7 @@ def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1() -> No
     )
 
 
-def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause() -> None:
-    job = PlayedJob()
-    works(job)
+def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause(job: PlayedJob) -> None:
     event = {"kind": "xid", "code": 63, "gpu": 0, "bus": "0000:18:00", "at": "11:53", "age": 600.0, "text": ""}
     job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
     verdict = stands(job, sleeps(1))
@@ -514,9 +484,7 @@ def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause() -> None:
     assert stopped.statement.endswith(words)
 
 
-def test_a_rank_that_has_ended_on_a_gpu_with_an_xid() -> None:
-    job = PlayedJob()
-    works(job)
+def test_a_rank_that_has_ended_on_a_gpu_with_an_xid(job: PlayedJob) -> None:
     report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
     for _ in range(6):
         job.sample([spins(0, job)], [gpu(0, 100, 126), gpu(1, 0, 124)], kernel=[report])

@@ -12,7 +12,6 @@ from fabtui.session.measure.communicator_cache import (
     BOUND,
     ESTIMATES,
     LEAST,
-    MOST,
     NODE_CTAS,
     CommunicatorKey,
     CommunicatorPool,
@@ -48,18 +47,6 @@ def test_a_kept_communicator_needs_no_room() -> None:
     assert made.fits(keys[1])
 
 
-def test_the_least_recently_used_goes_first() -> None:
-    made = pool()
-    first, second, third, fourth = (CommunicatorKey(0, peer, NODE_CTAS) for peer in range(1, 5))
-    for key in (first, second, third, fourth, first):
-        made.begin(key, PROCESSES)
-    new = CommunicatorKey(0, 5, NODE_CTAS)
-    assert not made.fits(new)
-    assert made.make_room(made.needs_of([new, second]), PROCESSES, {new, second}) == Released([(third, False)], False)
-    assert made.fits(new)
-    assert made.make_room(made.needs_of([new]), PROCESSES, {new}) is None
-
-
 def test_broken_ones_and_groups_go_and_lost_ends_are_forgotten() -> None:
     made = pool()
     made.begin_group(1, {0: 1100 * MIB, 1: 1100 * MIB}, PROCESSES)
@@ -77,23 +64,6 @@ def test_broken_ones_and_groups_go_and_lost_ends_are_forgotten() -> None:
     made.begin(key, PROCESSES)
     assert made.make_room({}, {}) is None
     assert (made.held(0), made.held(1), len(made)) == (0, 0, 0)
-
-
-def test_small_ones_are_bounded_by_their_number() -> None:
-    made = pool()
-    for peer in range(1, MOST + 1):
-        key = CommunicatorKey(0, peer, 0)
-        assert made.fits(key)
-        made.begin(key, PROCESSES)
-        made.measured(key, 0, 0)
-    new = [CommunicatorKey(0, 20, 0), CommunicatorKey(0, 21, 0)]
-    assert not made.fits(new[0])
-    released = made.make_room(made.needs_of(new), PROCESSES, set(new))
-    assert released == Released([(CommunicatorKey(0, 1, 0), False), (CommunicatorKey(0, 2, 0), False)], False)
-    for key in new:
-        assert made.fits(key)
-        made.begin(key, PROCESSES)
-        made.measured(key, 0, 0)
 
 
 @pytest.mark.parametrize("largest", [64 * MIB, 256 * MIB, 512 * MIB, 1024 * MIB])

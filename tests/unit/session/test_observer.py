@@ -98,7 +98,7 @@ async def test_a_read_only_session_observes_and_watches_without_tests() -> None:
     finally:
         await feed.close()
     assert not feed.model.watching
-    assert feed.model.job.nodes == ["a"]
+    assert feed.model.job.nodes == ["a", "b"]
     # A node without a rank shows nothing of a job.
     assert {node for node, _ in feed.model.job.readings(JobSource.KERNEL)} == {"a"}
     sent = [message for link in nodes.links.values() for message in link.sent]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.group_tests import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui.session.measure.p2p_result import Side, direction, read_struct
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
-from tests.wire.message_types import PairReport
+from tests.wire.message_types import FROM_RANKS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -101,7 +101,7 @@ def test_half_of_a_surrogate_pair_in_a_report_counts_as_absent(report: dict[str,
 
 def test_what_is_read_of_a_report_is_what_ranks_send() -> None:
     read = {field.encode_name for field in msgspec.structs.fields(Side)} - {"gone"}
-    assert read <= set(get_type_hints(PairReport))
+    assert read <= set(FROM_RANKS["side"])
     message = {"ok": True, "gone": True, "rate": 1e9, "error": ["x"], "times": {"min": "fast"}}
     assert (Side.read(message).gone, Side.read(message).rate, Side.read(message).times) == (False, 1e9, None)
 

@@ -458,6 +458,106 @@ def test_accounts_and_tokens_in_texts(text: str, secret: str) -> None:
     assert secret not in Rewriter(identities, b"s").text(text)
 
 
+_PEM = "-----BEGIN OPENSSH PRIVATE KEY-----{0}Proc-Type: 4,ENCRYPTED{0}HUNTER2{0}-----END OPENSSH PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"argv": ["train.py", "--token", "HUNTER2"]},
+        {"argv": ["curl", "-H", "Authorization:", "Bearer", "HUNTER2"]},
+        {"argv": ["curl", "-u", "bob:HUNTER2"]},
+        {"argv": ["sshpass", "-p", "HUNTER2", "ssh", "x"]},
+        {"password": "HUNTER2"},
+        {"apiToken": ["HUNTER2"]},
+        {"env": {"HF_TOKEN": "HUNTER2"}},
+        {"env": [{"name": "HF_TOKEN", "value": "HUNTER2"}]},
+        *(
+            "password=HUNTER2",
+            "run --token HUNTER2 now",
+            "--api-key=HUNTER2",
+            "WANDB_API_KEY: HUNTER2",
+            "passwd:HUNTER2",
+        ),
+        *(
+            '{"token": "HUNTER2"}',
+            "{'api_token': 'HUNTER2'}",
+            r'"{\"token\": \"HUNTER2\"}"',
+            "<password>HUNTER2</password>",
+        ),
+        *(
+            "Authorization: Basic HUNTER2",
+            "Cookie: a=1; b=HUNTER2",
+            "x-api-key: HUNTER2",
+            "export A_PASSWORD='x HUNTER2'",
+        ),
+        *(
+            "https://h/x?token=HUNTER2&a=1",
+            "https://s3/x?X-Amz-Signature=HUNTER2",
+            "https://h/x?v=1&sig=HUNTER2HUNTER2",
+        ),
+        *(
+            "curl -u bob:HUNTER2 http://x",
+            "sshpass -p HUNTER2 ssh x",
+            "DB_PWD=HUNTER2",
+            "see wandb.ai/HUNTER2/p/runs/1",
+        ),
+        *(
+            "eyJhbGciOiJIUzI1NiJ9.HUNTER2HUNTER2.abcd",
+            "AIzaHUNTER2HUNTER2",
+            "npm_HUNTER2HUNTER2",
+            "pypi-HUNTER2HUNTER2",
+        ),
+        *("https://hooks.slack.com/services/T0/HUNTER2", "see wandb.ai/x/HUNTER2/runs", "Basic HUNTER2+HUNTER2=="),
+        *(_PEM.format("\n"), _PEM.format("\\n"), "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHUNTER2HUNTER2HUNTER2HUNTER2"),
+        *(r"C:\Users\HUNTER2\x", "pod/hunter2 is pending", "Service Tag: HUNTER2", "serial number HUNTER2"),
+        *({"fqdn": "hunter2.acme"}, {"namespace": "hunter2"}),
+    ],
+    ids=repr,
+)
+def test_a_secret_is_known_by_its_form_and_by_the_name_before_it(value: Any) -> None:
+    identities = Identities()
+    identities.gather(value)
+    assert "hunter2" not in json.dumps(Rewriter(identities, b"s").value(value)).lower()
+
+
+@pytest.mark.parametrize(
+    ("value", "real"),
+    [
+        ({"name": "enx9c63c0aabb47", "mac": "9c:63:c0:aa:bb:47"}, "aabb47"),
+        ("wlx9c63c0aabb47", "aabb47"),
+        ("9c_63_c0_aa_bb_46", "aa_bb_46"),
+        ("ip-10-77-88-91 lost", "77-88-91"),
+        ("node_10_77_88_92", "77_88_92"),
+        ({"address": "10.77.88.91", "text": "at 0x0a4d585b"}, "4d585b"),
+    ],
+)
+def test_addresses_in_names_are_those_of_the_fields(value: Any, real: str) -> None:
+    identities = Identities()
+    identities.gather(value)
+    made = Rewriter(identities, b"s").value(value)
+    assert real not in json.dumps(made)
+    if "mac" in value:
+        assert made["name"] == f"enx{made['mac'].replace(':', '')}"
+
+
+def test_a_copy_is_checked_for_remaining_identities_and_secrets(session: Path, capsys: Out) -> None:
+    copy = session.with_name("copy.jsonl.gz")
+    assert entry.main(["share", str(session), "-o", str(copy), "--yes"]) == 0
+    assert "share --check COPY lists what still looks like one" in capsys.readouterr().out
+    assert entry.main(["share", "--check", str(copy)]) == 0
+    assert "0 texts that may be an identity or a secret\nfree text (note) in 1 place" in capsys.readouterr().out
+    text = "--token HUNTER2 of gateway07 for eve@acme, /lustre/big/data at 8.8.8.8, aB3dEfGhIjKlMnOpQrStUvWxYz01"
+    log = {"kind": "log", "level": "info", "text": text, "seq": 99, "time": 1795406700.0}
+    copy.write_bytes(gzip.compress(gzip.decompress(copy.read_bytes()) + json.dumps(log).encode() + b"\n"))
+    before = copy.read_bytes()
+    assert entry.main(["share", "--check", str(copy)]) == 1
+    out = capsys.readouterr().out
+    for listed in ("HUNTER2", "eve", "acme", "8.8.8.8", "aB3dEfGhIjKlMnOpQrStUvWxYz01", "/lustre/big/data"):
+        assert re.search(rf"  {listed} +1$", out, re.MULTILINE), listed
+    assert copy.read_bytes() == before
+
+
 def test_places_of_earlier_sessions_are_names_and_a_history_is_refused(tmp_path: Path) -> None:
     found = Identities()
     found.gather({"recurrence": {"moved_from": "n012:3 link 7", "stayed_after": "MT2230X01234"}})

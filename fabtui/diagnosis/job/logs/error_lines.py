@@ -19,6 +19,7 @@ _WORDS = (
     *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
     *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
     *("connection", "nccl warn", "[e", "not yet initialized", "unable", "could not", "couldn't", "stuck"),
+    *("can't open", "not found", "no module named", "permission denied"),
 )
 _HARMLESS = re.compile(
     r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
@@ -92,6 +93,7 @@ KINDS = (
     _kind("elastic", r"ChildFailedError|torch\.distributed\.elastic\.\S{0,60}: .{0,40}fail", cause=False),
     _kind("crash", r"Segmentation fault|\(core dumped\)|\bBus error\b|Fatal Python error"),
     _kind("exception", r"^(?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?:: |$)"),
+    _kind("launch", r"can't open file '|: (?:command )?not found$|: No module named |: Permission denied$"),
     _kind("nccl_warn", r"\bNCCL (?:WARN|ERROR) ", cause=False),
     _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
     _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{3,4} \d\d:\d\d|^\[E \S"),

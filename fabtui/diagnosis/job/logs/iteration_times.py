@@ -22,6 +22,8 @@ KEPT = 1000
 SLOW = 1.5
 #: Number of iterations after the warm-up from which a slow one stands out.
 _ENOUGH = 4
+#: Number of the last iterations whose time is compared with that of those before.
+_LATELY = 3
 
 
 class IterationLine(NamedTuple):
@@ -132,6 +134,14 @@ class IterationTimes:
         if usual is None or len(rest) < _ENOUGH:
             return []
         return [one for one in rest if one.seconds is not None and one.seconds > SLOW * usual]
+
+    @property
+    def pace(self) -> dict[str, float]:
+        """Return the time (s) of the last iterations, ``lately``, and of those before, ``before``; {} with too few."""
+        times = [one.seconds for one in self._kept if one.seconds is not None and not one.first]
+        if len(times) < _ENOUGH + _LATELY:
+            return {}
+        return {"lately": statistics.median(times[-_LATELY:]), "before": statistics.median(times[:-_LATELY])}
 
     @property
     def interval(self) -> float | None:

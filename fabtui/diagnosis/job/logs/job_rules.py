@@ -246,9 +246,9 @@ def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
     yield one if known is None else one.replace(facts={**one.facts, "code": known.code})
 
 
-def _order(error: ErrorLine) -> tuple[bool, float]:
-    """Return the position of an error: causes first, then by time; those without one were there from the beginning."""
-    return not error.cause, error.when or 0.0
+def _order(error: ErrorLine) -> tuple[bool, bool, float]:
+    """Return the position of an error: causes first, then by time; those without one last, as in ``fabtui explain``."""
+    return not error.cause, error.when is None, error.when or 0.0
 
 
 def _with_errors(facts: JobFacts) -> list[tuple[LogFile, ErrorLines]]:

@@ -17,7 +17,7 @@ from fabtui_node.probes import counters
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import cgroups, job_processes, sysfs
+from fabtui_node.system import cgroups, job_processes, sock_diag, sysfs
 
 #: Time (s) between two searches for processes, and between two readings of what changes slowly.
 SCAN = 5.0
@@ -76,6 +76,7 @@ class _Rank:
             "name": found["name"],
             "gpus": [],
             "job": environ.get("SLURM_JOB_ID", ""),
+            "connected": None,
             "env": {name: environ[name][:200] for name in _VARIABLES if name in environ},
         }
 
@@ -154,11 +155,30 @@ class Ranks:
             known.helpers = found["helpers"][:_HELPERS]
             self._known[found["pid"]] = known
             self._cgroups.update(dict.fromkeys(known.cgroups[:1]))
+        self._read_connections()
         seen = {pid for pids in gpus.values() for pid in pids}
         matched = bool(seen.intersection(self._known))
         for pid, one in self._known.items():
             mine = [index for index, pids in gpus.items() if pid in pids]
             one.row["gpus"] = mine if matched else _assigned(one, list(gpus))
+
+    def _read_connections(self) -> None:
+        """Note of each rank of several whether it holds a TCP connection: one of an earlier job has lost all."""
+        here = job_processes.link_of(self._proc, "self/ns/net")
+        # The kernel lists those of this network namespace alone.
+        ranks = [
+            rank
+            for rank in self._known.values()
+            if (rank.row["world"] or 0) > 1 and job_processes.link_of(self._proc, str(rank.pid), "ns/net") == here
+        ]
+        held = {rank.pid: job_processes.held_sockets(rank.pid, self._proc) for rank in ranks}
+        try:
+            there = {row["inode"] for row in sock_diag.sockets(sock_diag.ESTABLISHED)} if any(held.values()) else set()
+        except OSError:
+            return
+        for rank in ranks:
+            sockets = held[rank.pid]
+            rank.row["connected"] = None if sockets is None else not there.isdisjoint(sockets)
 
     def kills(self) -> Optional[int]:
         """Return the processes of the ranks' cgroups that the kernel has killed for memory so far."""
@@ -376,8 +396,9 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     """Read what the ranks and the GPUs of the node do, with ``job`` those of one Slurm job.
 
     ``time``, ``clock`` (monotonic). ``ranks``: ``rank``, ``local_rank``, ``world``, ``pid``, ``name``, ``gpus``,
-    ``job``, ``env``, ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu`` and ``cpu_all`` are seconds of its main
-    thread, and of all threads and helpers. ``files`` are bytes read and written, ``written`` bytes to storage.
+    ``job``, ``env``, ``connected`` (by TCP; None if unknown), ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu``
+    and ``cpu_all`` are seconds of its main thread, and of all threads and helpers. ``files`` are bytes read and
+    written, ``written`` bytes to storage.
     ``gpus``: ``index``, ``uuid``, ``util`` (%), ``power`` and ``limit`` (W), ``clock`` (MHz), ``throttle``, ``used``
     (bytes), ``nvlink_tx``, ``nvlink_rx`` (bytes), ``pids``. ``nics``: ``rx``, ``tx`` (bytes), ``errors``,
     ``retransmits`` by port and interface. ``kernel``: reports since the last reading; ``oom``: kills for memory so far;

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.network import interfaces, ping
 from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, sock_diag, sysfs
 
-#: Maximum number of sockets that are reported, those that carried most first, and of descriptors of a rank.
-_MOST, _DESCRIPTORS = 512, 65_536
+#: Maximum number of sockets that are reported, those that carried most first.
+_MOST = 512
 #: Doubled time-outs from which a path is tried with echoes, maximum number of paths, and bytes of headers.
 _STUCK, _PATHS, _SMALL, _HEADERS = 3, 4, 56, 12
 #: Samples of where the ranks wait, and the time (s) between two.
@@ -42,12 +42,13 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     processes = job_processes.find(proc, str(args.get("job") or ""))
     longer = args.get("longer") is True
     waits = _waits(processes, proc) if longer else []
+    here = job_processes.link_of(proc, "self/ns/net")
     for process in processes:
         place = {"rank": process["rank"], "pid": process["pid"]}
-        if _link(proc, str(process["pid"]), "ns/net") not in ("", _link(proc, "self/ns/net")):
+        if job_processes.link_of(proc, str(process["pid"]), "ns/net") not in ("", here):
             problems.append("rank %d has a network namespace of its own" % process["rank"])
             continue
-        held = _inodes(process["pid"], proc)
+        held = job_processes.held_sockets(process["pid"], proc)
         if held is None:
             problems.append("the sockets of rank %d may not be read" % process["rank"])
         for inode in held or ():
@@ -90,24 +91,6 @@ def _pings(rows: List[Dict[str, Any]], seconds: float) -> List[Value]:
     targets = [{"src": src, "dst": dst, "size": size} for (src, dst), size in sizes]
     answer = ping.run({"targets": targets, "count": 2, "wait": 1.0, "whole": True}, lambda _: None, seconds)
     return [{name: row[name] for name in ("src", "dst", "size", "sent", "received")} for row in answer["rows"]]
-
-
-def _inodes(pid: int, proc: str) -> Optional[List[int]]:
-    """Return the sockets that a process holds; None if they may not be read."""
-    try:
-        names = os.listdir(os.path.join(proc, str(pid), "fd"))[:_DESCRIPTORS]
-    except OSError:
-        return None
-    links = (_link(proc, str(pid), "fd", name) for name in names)
-    return [int(link[8:-1]) for link in links if link.startswith("socket:[") and link[8:-1].isdecimal()]
-
-
-def _link(*path: str) -> str:
-    """Return where a link of the kernel leads, "" if it may not be read."""
-    try:
-        return os.readlink(os.path.join(*path))
-    except OSError:
-        return ""
 
 
 def _nic(name: str, root: str) -> Dict[str, Any]:
