@@ -23,10 +23,10 @@ _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
 #: Words of the field: beside them, a failure that has a known form in any program is one of a job.
-_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
-kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
-Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning
-accelerate EngineCore torch/ /torch"""
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA
+CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
+mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
+hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
