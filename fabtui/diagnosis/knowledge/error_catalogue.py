@@ -23,10 +23,10 @@ _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
 #: Words of the field: beside them, a failure that has a known form in any program is one of a job.
-_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
-kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
-Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning
-accelerate EngineCore torch/ /torch"""
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA
+CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
+mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
+hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -211,7 +211,7 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    sentence = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    sentence = re.sub(r"^: |: (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands
@@ -228,7 +228,7 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
     """Return what an error means beside other parts of a text, with the part that shows it."""
     for one in meanings():
-        if one.beside and one.refines == meaning.id and (found := re.search(one.beside, text)):
+        if one.beside and meaning.id in one.refines.split() and (found := re.search(one.beside, text)):
             return one._replace(pattern=meaning.pattern), found[0]
     return meaning, ""
 

@@ -471,7 +471,12 @@ class LogReader:
         if self._debugged or self.informed:
             for one in self._found.values():
                 one.meaning = refined(one.meaning, "debugged")
+        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
+        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
         errors = sorted(self._found.values(), key=lambda one: one.order)
+        loud = [one for one in errors if not _is_quiet(one)]
+        if any(map(_fails, loud)) or (failing is not None and failing.loud >= Loudness.LOUD):
+            errors = loud
         self._promote(errors)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
@@ -489,8 +494,6 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
-        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
         return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing)
 
     @property
@@ -640,6 +643,11 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
 
     return [one for _, one in sorted(moments, key=order)]
+
+
+def _is_quiet(one: Occurrences) -> bool:
+    """Return True for a warning that only has the form of a failure: a program may live with it."""
+    return one.meaning.general and loudness(one.first.text) < Loudness.LOUD
 
 
 def _fails(one: Occurrences) -> bool:
