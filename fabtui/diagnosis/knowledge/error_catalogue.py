@@ -144,6 +144,7 @@ def meaning_of(
     notices: bool = False,
     programs: Collection[str] | None = None,
     general: bool = False,
+    possible: Collection[int] | None = None,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
@@ -153,11 +154,13 @@ def meaning_of(
         notices: Whether lines that are not errors by themselves count.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
         general: Whether entries count that are known by their form alone; only these do.
+        possible: The entries that may match, where a search has shown them.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
-    possible = {at for text in known for at in _patterns().owners(text)}
+    if possible is None:
+        possible = {at for text in known for at in _patterns().owners(text)}
     if kind:
-        possible.update(at for at, one in enumerate(meanings()) if one.kind == kind)
+        possible = {*possible, *(at for at, one in enumerate(meanings()) if one.kind == kind)}
     for one in (meanings()[at] for at in sorted(possible)):
         if kind and one.kind == kind:
             return one
@@ -170,9 +173,9 @@ def meaning_of(
     return None
 
 
-def general_meaning(line: str) -> Meaning | None:
+def general_meaning(line: str, possible: Collection[int] | None = None) -> Meaning | None:
     """Return the kind of failure that a line of any program has by its form; None without any."""
-    return meaning_of(line[:1_000], general=True)
+    return meaning_of(line[:1_000], general=True, possible=possible)
 
 
 def meaning_named(name: str) -> Meaning:
