@@ -834,7 +834,7 @@ def _words(data: bytes) -> None:
         mock.patch.dict(os.environ, folders),
         mock.patch.object(entry, "import_module", command),
         mock.patch.object(entry, "report_crash", crash),
-        mock.patch.object(entry.gc, "freeze"),
+        mock.patch("gc.freeze"),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
         contextlib.chdir(place()),
         redirect_stderr(errors),

@@ -13,7 +13,7 @@ from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Verdict
 
-#: Maximum share of the tested pairs of a node that are stray; more of them are no accident.
+#: Maximum share of the tested pairs of a node that are stray; more of them are not an accident.
 _MOST_STRAY = 0.02
 #: Rule about nodes that are gone, which may have no pair.
 _LOST = "FT001"

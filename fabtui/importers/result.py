@@ -106,7 +106,8 @@ _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
 _LINE_STAMP = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?!\d)")
 #: How a record of a program begins, and with how many characters two records of one may begin alike.
 _HEAD = re.compile(
-    r"(?:[\w.-]{2,40}(?:\[\d{1,9}\])?: (?:error|warning|Warning|fatal|info|debug)\b|(?:WARN|ERROR|INFO|DEBUG)\b|\(\w{1,40} pid="
+    r"(?:[\w.-]{2,40}(?:\[\d{1,9}\])?: (?:error|warning|Warning|fatal|info|debug)\b|(?:WARN|ERROR|INFO|DEBUG)\b"
+    r"|\(\w{1,40} pid="
     r"|/\S{1,200}\.(?:c|cc|cpp|cu|h)[: ]|Traceback |E\d{4} |W\d{4} )",
     re.ASCII,
 )

@@ -22,13 +22,14 @@ from fabtui.history import rules  # noqa: F401 - registers the rules about earli
 from fabtui.importers.catalogue import formats, is_ours, recognise
 from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
-from fabtui.importers.to_model.dispatch import errors_in, examined
+from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.base import Format
 from fabtui_node.parsers.lines import log_of_json
 from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 
@@ -54,6 +55,8 @@ _ENDS = {
 #: Maximum numbers of causes, ranks and unknown warnings that are listed.
 _MOST_CAUSES = 5
 _MOST_RANKS = 8
+#: Maximum number of kinds of values that are listed as judged.
+_MOST_JUDGED = 3
 _MOST_UNKNOWN = 5
 
 #: Names of texts, and the texts.
@@ -148,19 +151,20 @@ def explained_logs(given: Iterable[Source]) -> Explained:
     # A folder is one name and several texts, of which two are held.
     first = list(islice(texts, 2))
     reader = LogReader()
-    files = 0
+    files, talks = 0, False
     logs, notices, judged, outputs = list[str](), list[str](), list[str](), list[Block]()
     for source in chain(first, texts):
         name = "stdin" if source.name == "-" else source.name
         files += 1
         if source.cut:
             notices.append(f"{one_line(name)}: {source.cut}")
-        blocks, kind = _output(source)
+        blocks, kind, values = _output(source)
         outputs += blocks
         # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
-        judged += [] if is_log else [kind]
-        if is_log or not (blocks or is_ours(kind)):
+        judged += [f"{kind}: {values}" if values else ""] if values or not is_log else []
+        talks = talks or is_log
+        if is_log or not (blocks or is_ours(kind) or formats()[kind].job or kind == "node-pairs"):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
@@ -172,9 +176,13 @@ def explained_logs(given: Iterable[Source]) -> Explained:
     if outputs or (result.matters and not result.unknown):
         return Explained([*outputs, *causes], True, notices)
     read_lines = f"{count(reader.lines, 'line')} of {count(files, 'file')}"
-    healthy = (reader.informed or judged) and not result.unknown
-    what = f"output of {', '.join(dict.fromkeys(judged))}" if judged else "log"
-    head = f"no failure in this {what} ({read_lines})" if healthy else f"unknown: no known error in {read_lines}"
+    if judged and all(judged) and not (talks and (result.unknown or result.failing)):
+        # Words in a table whose values were judged are not messages.
+        head = f"no failure in this output ({read_lines}); judged and well: {'; '.join(dict.fromkeys(judged))}"
+        return Explained([Paragraph(head)], False, notices)
+    if reader.informed and not judged and not result.unknown and result.failing is None:
+        return Explained([Paragraph(f"no failure in this log ({read_lines})"), *causes], False, notices)
+    head = f"nothing known in {read_lines}" if judged else f"unknown: no known error in {read_lines}"
     return Explained([Paragraph(head), *causes], False, notices)
 
 
@@ -196,28 +204,56 @@ def _whole_lines(text: str) -> str:
     return joined.text if together > apart or (proven and together == apart) else text
 
 
-def _output(source: Source) -> tuple[list[Block], str]:
-    """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
+def _output(source: Source) -> tuple[list[Block], str, str]:
+    """Return the findings about an output that `fabtui read` judges, its format, and what was judged.
+
+    Any other text has no format.
+    """
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
-    if form is None or not (form.facts or form.convert or form.job or ours):
-        return [], ""
+    waits = form is not None and (form.job or form.name == "node-pairs")
+    if form is None or not (form.facts or form.convert or waits or ours):
+        return [], "", ""
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
-    if form.job:
-        return [*_waiting(result)], form.name
+    if waits:
+        return [*_waiting(result)], form.name, "pairs" if form.name == "node-pairs" else "ranks"
     blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
-    return [Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True), *blocks] if blocks else [], form.name
+    head = Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True)
+    return [head, *blocks] if blocks else [], form.name, _judged(form, result)
+
+
+def _judged(form: Format, result: Result) -> str:
+    """Return how many values of an output were judged, by what they are of: ``36 links, 2 gpus``; "" for none."""
+    if is_ours(form.name):
+        return "values"
+    counts: dict[str, int] = {}
+    parts: list[Any] = [form.facts(result.values) if form.facts is not None else {}]
+    if form.convert is not None:
+        counts["measurements"] = sum(1 for _ in model([result]).measurements())
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            for name, value in part.items():
+                rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+                # Events of a log are not values that were judged.
+                if rows and name not in ("events", "counts"):
+                    counts[name] = counts.get(name, 0) + len(rows)
+                parts += rows or [value]
+    names = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])[:_MOST_JUDGED]
+    return ", ".join(f"{counts[name]} {name}" for name in names)
 
 
 def _waiting(result: Result) -> Iterator[Block]:
-    """Yield what a report about a running job says of the rank that the others wait for."""
+    """Yield what a report about a running job shows of the rank that the others wait for."""
     behind = result.values.get("behind")
-    if behind or result.values.get("hangs"):
+    if behind or result.values.get("hangs") or result.kind == "stacks" or result.values.get("slow"):
         rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]
         rows += [("next", one_line(line, 300)) for line in result.values.get("next", ())]
-        yield _fields(f"{'a rank is behind' if behind else 'the job hangs'}: {result.title.partition(':')[0]}", rows)
+        hangs = "the job hangs" if result.values.get("hangs") else "where it waits"
+        head = "a rank is behind" if behind else "some pairs are slow" if result.values.get("slow") else hangs
+        yield _fields(f"{head}: {result.title.partition(':')[0]}", rows)
 
 
 def diagnosis_blocks(result: Result) -> list[Block]:
@@ -265,7 +301,11 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
         yield Paragraph(found.advice)
     failing = list(_failing(found.failing, files)) if found.failing and not found.named else []
     first = found.causes[0].first.order if found.causes else None
-    if failing and not found.part and (first is None or found.failing is None or found.failing.order < first):
+    if (
+        failing
+        and not found.part
+        and (first is None or found.failing is None or (found.failing.loud >= 3 and found.failing.order < first))
+    ):
         yield from failing
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"

@@ -1,4 +1,4 @@
-"""A rank of a training on CPUs that goes wrong as a file says; not a test.
+"""A rank of a training on CPUs that goes wrong in the way that a file names; not a test.
 
 Usage: RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.2.0.1 MASTER_PORT=29500 python faulty_training.py FOLDER
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def fail() -> None:
     raise ValueError("planted: bad sample 77")
 
 
-FAULTS = {
+FAULTS: dict[str, Callable[[], object]] = {
     "loop": lambda: spin(600),
     "fifo": wait_for_partner,
     "sleep": lambda: load_batch(600),

@@ -12,8 +12,8 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import clock_text, plain
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
 from fabtui.screen.widgets.main_head import connecting_line, head_line, quiet_facts
-from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.conftest import ModelMaker
+from tests.screen.conftest import Opened, make_app, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
 

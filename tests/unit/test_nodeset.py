@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fabtui import nodeset
 from fabtui.errors import InputError
 from fabtui.nodeset import MAX_NODES, chosen_nodes, count, expand, expand_listed, fold, read_hosts
+from tests.unit.mistakes import mistakes
 
 
 @pytest.mark.parametrize(
@@ -39,37 +40,7 @@ def test_sets_expand_in_the_order_they_are_written(text: str, names: list[str]) 
     assert expand(text, "--nodes") == names
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("", "empty"),
-        ("  ", "empty"),
-        ("a,,b", "empty name"),
-        ("a,", "empty name"),
-        ("n[1-", "unbalanced"),
-        ("n1]", "unbalanced"),
-        ("n[[1]]", "unbalanced"),
-        ("n[]", "not a range"),
-        ("n[a-b]", "not a range"),
-        ("n[5-3]", "not valid"),
-        ("n[1-3/0]", "not valid"),
-        ("n[01-100]", "padding"),
-        ("-oProxyCommand=x", "begins with '-'"),
-        ("a,-oProxyCommand=x", "begins with '-'"),
-        ("a;touch X", "not a host name"),
-        ("$(touch X)", "not a host name"),
-        ("`id`", "not a host name"),
-        ("a b", "not a host name"),
-        ("a\nb", "not a host name"),
-        ("a\x1bc", "not a host name"),
-        ("[red]a[/red]", "not a range"),
-        ("root@n1", "contains a user"),
-        ("n060:2222", "contains a port"),
-        ("x" * 300, "not a host name"),
-        ("^/nowhere/at/all", "cannot read"),
-        ("a^b", "not a host name"),
-    ],
-)
+@pytest.mark.parametrize(("text", "word"), [*mistakes("nodes"), ("x" * 300, "not a host name")])
 def test_what_is_no_set_of_nodes_is_reported_in_one_line(text: str, word: str) -> None:
     with pytest.raises(InputError, match=r"^--nodes: ") as caught:
         expand(text, "--nodes")

@@ -23,10 +23,10 @@ _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
 #: Words of the field: beside them, a failure that has a known form in any program is one of a job.
-_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
-kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
-Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning accelerate
-EngineCore torch/ /torch"""
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA
+CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
+mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
+hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -73,7 +73,7 @@ class Meaning(NamedTuple):
     cause_if: str = ""
     stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
     within: str = ""  #: The program whose name a log must have for this error to count; "" for any log.
-    general: bool = False  #: Whether it is known by its form alone, whichever program prints it.
+    general: bool = False  #: Whether it is known by its form alone, in any program.
     beside: str = ""  #: Pattern of another part of the text, beside which the error that it refines is this one.
 
     @property
@@ -144,6 +144,7 @@ def meaning_of(
     notices: bool = False,
     programs: Collection[str] | None = None,
     general: bool = False,
+    possible: Collection[int] | None = None,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
@@ -153,11 +154,13 @@ def meaning_of(
         notices: Whether lines that are not errors by themselves count.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
         general: Whether entries count that are known by their form alone; only these do.
+        possible: The entries that may match, where a search has shown them.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
-    possible = {at for text in known for at in _patterns().owners(text)}
+    if possible is None:
+        possible = {at for text in known for at in _patterns().owners(text)}
     if kind:
-        possible.update(at for at, one in enumerate(meanings()) if one.kind == kind)
+        possible = {*possible, *(at for at, one in enumerate(meanings()) if one.kind == kind)}
     for one in (meanings()[at] for at in sorted(possible)):
         if kind and one.kind == kind:
             return one
@@ -170,9 +173,9 @@ def meaning_of(
     return None
 
 
-def general_meaning(line: str) -> Meaning | None:
-    """Return the kind of failure that a line has by its form, whichever program printed it; None without any."""
-    return meaning_of(line[:1_000], general=True)
+def general_meaning(line: str, possible: Collection[int] | None = None) -> Meaning | None:
+    """Return the kind of failure that a line of any program has by its form; None without any."""
+    return meaning_of(line[:1_000], general=True, possible=possible)
 
 
 def meaning_named(name: str) -> Meaning:
@@ -208,13 +211,13 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    said = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    sentence = re.sub(r"^: |: (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands
         if not (names := set(_PLACE.findall(command)) & own.keys()) or any(own[name] for name in names)
     )
-    return meaning._replace(text=said, next=put(meaning.next), commands=commands)
+    return meaning._replace(text=sentence, next=put(meaning.next), commands=commands)
 
 
 def refined(meaning: Meaning, when: str) -> Meaning:
@@ -225,7 +228,7 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
     """Return what an error means beside other parts of a text, with the part that shows it."""
     for one in meanings():
-        if one.beside and one.refines == meaning.id and (found := re.search(one.beside, text)):
+        if one.beside and meaning.id in one.refines.split() and (found := re.search(one.beside, text)):
             return one._replace(pattern=meaning.pattern), found[0]
     return meaning, ""
 

@@ -18,7 +18,9 @@ _SXID = re.compile(r"sxid[ :#-]{0,2}(\d{4,6})", re.IGNORECASE | re.ASCII)
 _VENDOR_CODE = re.compile(
     r"(?:vendor[ _]?err(?:or)?|syndrome?)[ =:]{0,2}(0x[0-9a-f]{1,4}|\d{1,4})", re.IGNORECASE | re.ASCII
 )
-_VARIABLE = re.compile(r"(NCCL_[A-Z0-9_]{2,80})(?:=(\S{0,200}))?", re.IGNORECASE | re.ASCII)
+_VARIABLE = re.compile(r"((?:NCCL|[A-Z]{2,10})_[A-Z0-9_]{2,80})(?:=(\S{0,200}))?", re.IGNORECASE | re.ASCII)
+#: Beginnings of variables of which the best known are explained.
+_FAMILIES = ("NCCL_", "UCX_", "NVSHMEM_", "VLLM_", "SGLANG_", "TORCH_NCCL_", "GLOO_", "NIXL_")
 #: A number with the word for its table, and nothing else.
 _NUMBERS = {
     "cuda": re.compile(r"(?:cuda|hip)(?: ?(?:error|failure|err))?(?: code)?[ =:#]{0,2}(\d{1,3})", re.IGNORECASE),
@@ -156,14 +158,14 @@ def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return names, words
 
 
-#: Words beside which a number in a failing line is one of a library, whichever program prints it.
+#: Words beside which a number in a failing line of any program is one of a library.
 _OF_LIBRARY = re.compile(
     r"(?i:\bcqe?\b|completion|ibv_|\bwc\b|rdma|nic\b|mlx5|\bqp\b|verbs|cuda|\bhip)|IBV_WC_|\bcu[A-Z]\w"
 )
 
 
 def entry_of_number(line: str) -> Meaning | None:
-    """Return the entry about the completion status or CUDA error that a line has, whichever program printed it."""
+    """Return the entry about the completion status or CUDA error that a line of any program has."""
     if _OF_LIBRARY.search(line) is None or (number := number_in(line)) is None:
         return None
     return _entry(number) if number.table in ("completion", "cuda") else None
@@ -233,10 +235,13 @@ def _entry(number: ErrorNumber) -> Meaning | None:
 def _variable(text: str) -> ShortCode | None:
     if (found := _VARIABLE.fullmatch(text)) is None:
         return None
-    name, variables = found[1].upper(), load("words")["variable"]
+    variables = load("words")["variable"]
+    name = next((known for known in variables if known.upper() == found[1].upper()), found[1].upper())
+    if name not in variables and not name.startswith(_FAMILIES):
+        return None
     if name not in variables:
         near = ", ".join(difflib.get_close_matches(name, variables, 3))
-        what = f"no variable of NCCL that is known here{f'; similar: {near}' if near else ''}"
+        what = f"no variable that is known here{f'; similar: {near}' if near else ''}"
         return ShortCode(name, (("means", what),), known=False)
     means, values = variables[name]
     return ShortCode(text if found[2] else name, (("means", means), ("values", values)))

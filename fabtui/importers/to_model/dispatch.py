@@ -147,9 +147,9 @@ def examined(result: Result) -> Diagnosis:
     return replace(diagnosis, findings=every, all_findings=every)
 
 
-def _place(said: str, text: str) -> int:
+def _place(quote: str, text: str) -> int:
     """Return where a text has the line that a finding quotes, as far as it does in its words."""
-    places = (text.find(part) for part in re.split(r"[:,] ", said) if len(part) >= _PART)
+    places = (text.find(part) for part in re.split(r"[:,] ", quote) if len(part) >= _PART)
     return next((place for place in places if place >= 0), len(text))
 
 

@@ -224,7 +224,8 @@ class _Brief:
         runnable = next((step for step in self._steps if runs(step)), None)
         shown = dict.fromkeys(filter(None, [*self._steps[:1], runnable]))
         step_lines = [
-            [("  ", ""), *(run if step == runnable else []), (finding_text.short_step(step), "$primary")] for step in shown
+            [("  ", ""), *(run if step == runnable else []), (finding_text.short_step(step), "$primary")]
+            for step in shown
         ]
         steps = stacked(step_lines, width, 4)
         if len(steps) > _MOST_WRAPPED:

@@ -385,9 +385,8 @@ class _Log:
 
     def _sxid(self, found: "re.Match[str]") -> Event:
         number, bus, code, rest = found.groups()
-        if (_SXID_MORE.match(rest) and ("sxid", bus.lower(), int(code), None) in self.counts) or rest.startswith(
-            "Data"
-        ):
+        known = ("sxid", bus.lower(), int(code), None) in self.counts
+        if rest.startswith("Data") or (known and _SXID_MORE.match(rest)):
             return _NOTHING
         link, low = _SWITCH_LINK.search(rest), rest.lower()
         fatal = False if low.startswith("non-fatal") else (True if low.startswith("fatal") else None)

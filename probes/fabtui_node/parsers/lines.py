@@ -126,7 +126,7 @@ _MESSAGES = ("log", "message", "MESSAGE", "msg", "line", "_raw", "textPayload", 
 
 
 def log_of_json(text: str) -> str:
-    """Return the lines of a log that its store wrote as one JSON value, in order of time; "" if it is none."""
+    """Return the lines of a log that its store wrote as one JSON value, in order of time; "" for any other text."""
     if text.count("\n") > 1 or text.lstrip()[:1] not in ("{", "["):
         return ""
     lines: List[Tuple[str, str]] = []

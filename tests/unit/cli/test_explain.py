@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_an_xid_that_nvidia_does_not_list(capsys: Out) -> None:
 def test_every_rule_and_every_error_is_explained(capsys: Out) -> None:
     codes = [*(rule.id for rule in RULES), *(one.code for one in meanings())]
     assert entry.main(["explain", *codes]) == 0
-    assert "{" not in capsys.readouterr().out
+    assert not re.search(r"\{[a-z]{2,10}\}", capsys.readouterr().out)
 
 
 def test_a_text_is_explained(capsys: Out) -> None:

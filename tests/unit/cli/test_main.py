@@ -21,6 +21,7 @@ from fabtui.cli import main as entry
 from fabtui.cli.commands import app
 from fabtui.cli.parser import COMMANDS, FURTHER, build_parser
 from fabtui.config.options import options_of
+from tests.unit.mistakes import mistakes
 
 Maker = Callable[[], Any]
 Here = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -59,47 +60,9 @@ def recording(path: Path, maker: Any, more: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--nodes", ""], "--nodes: empty"),
-        (["run", "--nodes", "n[1-"], "unbalanced"),
-        (["run", "--hostfile", os.devnull], "names no node"),
-        (["run", "--lab", "0x4"], "--lab"),
-        (["run", "--nodes", "a", "--csv", "/nowhere/at/all.csv"], "--csv: cannot write /nowhere/at/all.csv"),
-        (["run", "--nodes", "a", "--probes", "pong"], "unknown probe 'pong'"),
-        (["run", "--nodes", "a", "--probes", "pp2p"], "unknown probe 'pp2p'; did you mean p2p?; or all (see"),
-        (["watch", "--metrics", "x"], "fabtui watch has no option --metrics; did you mean --prom? See"),
-        (["run", "--hosts", "a,b"], "fabtui run has no option --hosts; did you mean --nodes? See"),
-        (["run", "--nodes", "-oProxyCommand=x"], "--nodes"),
-        (["run", "--nodes=-oProxyCommand=x"], "begins with '-'"),
-        (["run"], "no nodes given; use --nodes"),
-        ([], "no nodes given; use --nodes"),
-        (["run", "--no-such-option"], "fabtui run has no option --no-such-option; see"),
-        (["--nodse", "a"], "fabtui has no option --nodse; did you mean --nodes? See fabtui --help"),
-        (["run", "--nodse=a"], "fabtui run has no option --nodse; did you mean --nodes? See fabtui run --help"),
-        (["run", "a"], "unrecognized arguments: a; did you mean fabtui run --nodes a?"),
-        (["rnu", "--nodes", "a"], "'rnu' is neither a command, a file, a job nor a node; did you mean run?"),
-        (["--nodes"], "--nodes needs a value: --nodes SET; see fabtui --help"),
-        (["run", "--lab", "1x1", "--mode", "fast"], "--mode: 'fast' is not one of auto, quick, sampled, full"),
-        (["config", "shw"], "action: 'shw' is not one of show, set, validate, init, path; did you mean show?"),
-        (["diff", "a"], "FILE is missing: fabtui diff [options] FILE FILE; see fabtui diff --help"),
-        (["no-such-node.invalid"], "nor a node: no host no-such-node.invalid is known here; see fabtui --help"),
-        (["localhost"], "without a screen: fabtui run --nodes localhost"),
-        (["n[1-"], "unbalanced brackets"),
-        (["xid", "79"], "did you mean fabtui explain xid 79?"),
-        (["version"], "did you mean --version?"),
-        (["run", "/etc/passwd"], "did you mean fabtui /etc/passwd? See"),
-        (["--nodes", "run", "run", "--bytes", "x"], "--bytes: 'x' is not a size"),
-        (["run", "--nodes", "n[0-999999999]"], "1000000000 nodes; at most"),
-        (["replay", "/nowhere"], "cannot read /nowhere"),
-        (["replay", "/etc/passwd"], "not a recording"),
-        (["replay", "x", "--speed", "-1"], "--speed"),
-        (["run", "--nodes", "\x1b[2Ja"], "unbalanced"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str, here: Here) -> None:
-    _is_one_line(here(*argv), words)
+@pytest.mark.parametrize(("argv", "words"), mistakes("command"))
+def test_wrong_input_is_one_line_and_exit_2(argv: str, words: str, here: Here) -> None:
+    _is_one_line(here(*shlex.split(argv)), words)
 
 
 @pytest.mark.slow
@@ -117,83 +80,10 @@ def _is_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
 
 
 #: Command lines as people mistype them.
-MISTYPED = """
---node a,b
---nodes
---nodes ''
---nodes n[1-
---nodes n[5-1]
---nodes a --nodes
-nodes a,b
-node n1
-n060,n061
-run n060,n061
-run --lab 0x4
-run --lab 2x4x8
-run --lab 2x4 --bytes 1Q
-run --lab 2x4 --bytes -1
-run --lab 2x4 --sizes 1M-
-run --lab 2x4 --layers foo
-run --lab 2x4 --probes p2p,foo
-run --lab 2x4 --mode fast
-run --lab 2x4 --pair a
-run --lab 2x4 --pair 'n000:0>n000:0'
-run --lab 2x4 --pair 'n009:0>n000:0'
-run --lab 2x4 --csv /nowhere/a.csv
-run --lab 2x4 --report x.pdf
-run --lab 2x4 --timeout 0
-run --lab 2x4 --timeout abc
-run --lab 2x4 --env FOO
-run --lab 2x4 --ab NCCL_IB
-run --lab 2x4 --groups x
-run --lab 2x4 --quick
-run --lab 2x4 --output x
-run --jobid abc
-run --hostfile /nowhere
-run --hostfile
-replay /nowhere
-replay a b
-replay --speed 0 x
-replay --fast x
-diff a
-diff
-diff - -
-report
-report /nowhere
-explain
-explain E999
-explain FT999
-nodes
-nodes /nowhere
-nodes x --for ring
-hang --wait x y
-hang --jobid
-job --once --follow
-preflight --fail-on never --lab 1x1
-preflight --expect gpus
-serve --port 99999 --lab 1x1
-serve --replay /nowhere
-share
-share /nowhere
-config
-config edit
-schema foo
-completion ksh
-help foo
-lab
-lab up --nodes 0
---colors 7 --lab 1x1
---transport telnet --nodes a
---help-me
-ras 4711
-watch --every 0 --prom /tmp/x.prom --lab 1x1
-run --nodes a --hostfile
-run --lab 2x4 --iters 0
-run --lab 2x4 --collectives foo
-"""
+MISTYPED = Path(__file__).with_name("mistyped.txt").read_text().splitlines()
 
 
-@pytest.mark.parametrize("line", MISTYPED.strip().splitlines())
+@pytest.mark.parametrize("line", MISTYPED)
 def test_a_mistyped_command_line_has_one_line_that_reports_what_is_wrong(line: str, here: Here) -> None:
     done = here(*shlex.split(line))
     assert (done.returncode, done.stdout) == (2, "")

@@ -15,6 +15,7 @@ from fabtui.model.events import NodeGrowth
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
+from tests.unit.diagnosis.texts import texts
 
 Grew = Mapping[str, Mapping[str, int]]
 #: Traffic of a node.
@@ -71,23 +72,7 @@ def test_what_peers_repeat_follows_from_what_a_node_drops() -> None:
     assert one.nodes == ("b",)
 
 
-@pytest.mark.parametrize(
-    ("counter", "count", "rule", "words"),
-    [
-        ("TcpExtTCPTimeouts", 52, "FT162", "packets sent again"),
-        ("TcpRetransSegs", 5000, "FT162", "packets sent again, or out of order"),
-        ("UdpRcvbufErrors", 2997, "FT163", "out of buffers"),
-        ("mlx5_0/1:out_of_buffer", 10, "FT163", "out of buffers"),
-        ("mlx5_0:rx_dropped", 40, "FT163", "dropped packets"),
-        ("mlx5_0:ethtool.rx_queue_N_discards_phy", 40, "FT163", "dropped packets"),
-        ("softnet:dropped", 40, "FT163", "dropped packets"),
-        ("TcpExtTCPToZeroWindowAdv", 321, "FT163", "no room for what is received"),
-        ("mlx5_0/1:symbol_error", 9, "FT161", "errors of the link"),
-        ("cgroup:cpu.nr_throttled", 48, "FT164", "throttled"),
-        ("cgroup:cpu.throttled_usec", 48_000, "FT164", "throttled"),
-        ("cgroup:memory.oom_kill", 1, "FT142", "processes killed for lack of memory"),
-    ],
-)
+@pytest.mark.parametrize(("counter", "count", "rule", "words"), texts("counters of damage"))
 def test_names_mean_damage(counter: str, count: int, rule: str, words: str) -> None:
     (one,) = found(grown(healthy(), {"c": {counter: count}}))
     assert (one.rule.id, one.severity) == (rule, Severity.WARN)
@@ -186,28 +171,7 @@ def test_a_gauge_is_no_counter() -> None:
     assert found(model) == []
 
 
-@pytest.mark.parametrize(
-    ("counter", "command"),
-    [
-        ("TcpInCsumErrors", "nstat -asz TcpInCsumErrors"),
-        ("eth1:rx_dropped", "ip -s -s link show eth1"),
-        ("eth1:ethtool.rx_discards_phy", "ethtool -S eth1"),
-        ("eth1:qdisc.tbf.drops", "tc -s qdisc show dev eth1"),
-        ("eth1.100:rx_dropped", "ip -s -s link show eth1.100"),
-        (
-            "mlx5_0/1:symbol_error",
-            "grep -rs . /sys/class/infiniband/mlx5_0/ports/1/counters /sys/class/infiniband/mlx5_0/ports/1/hw_counters",
-        ),
-        ("nvlink0/3:crc", "nvidia-smi nvlink -e"),
-        ("0000:3b:00.0:aer.nonfatal.TLP", "grep -rs . /sys/bus/pci/devices/0000:3b:00.0/ --include=aer_dev_*"),
-        ("cgroup:cpu.nr_throttled", "grep -rsw nr_throttled /sys/fs/cgroup"),
-        ("cgroup:memory.failcnt", "grep -rs . /sys/fs/cgroup --include=memory.failcnt"),
-        ("softnet:dropped", "cat /proc/net/softnet_stat"),
-        ("pressure:cpu.some_us", "cat /proc/pressure/cpu"),
-        ("vmstat:oom_kill", "grep -w oom_kill /proc/vmstat"),
-        ("a", "nstat -asz a"),
-    ],
-)
+@pytest.mark.parametrize(("counter", "command"), texts("counters and their commands"))
 def test_each_counter_has_the_command_that_prints_it(counter: str, command: str) -> None:
     assert command_for(counter) == command
     assert shlex.split(command)

@@ -19,6 +19,7 @@ from fabtui.nodeset import fold
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.parsers import dmesg
 from fabtui_node.probes.kernel_log import OLD
+from tests.unit.diagnosis.texts import texts
 from tests.unit.probes.places import REAL
 
 _PARTS = {"gpu", "memory", "nvlink", "pcie", "driver", "program", "power", "result", "note"}
@@ -38,21 +39,7 @@ def findings(*reports: str, age: float = 100.0) -> list[Finding]:
     return list(rule.check(context))
 
 
-@pytest.mark.parametrize(
-    ("report", "severity", "action"),
-    [
-        ("79, pid=1, name=x, GPU has fallen off the bus.", "bad", "RESTART_BM"),
-        ("31, pid=1, name=x, MMU Fault", "note", "RESTART_APP"),
-        ("58, Edge 2 unstable", "bad", ""),
-        ("63, pid=1, Row Remapper", "warn", "IGNORE"),
-        ("109, pid=1, name=x, Ch 0000, errorString CTX SWITCH TIMEOUT", "bad", "RESET_GPU"),
-        ("145, RLW_SRC_TRACK Nonfatal XC0 i0 Link 01", "warn", "WORKFLOW_NVLINK5_ERR"),
-        ("145, RLW_SRC_TRACK Fatal XC0 i0 Link 01", "bad", "WORKFLOW_NVLINK5_ERR"),
-        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "bad", "XID_154"),
-        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "note", "XID_154"),
-        ("999, something", "warn", ""),
-    ],
-)
+@pytest.mark.parametrize(("report", "severity", "action"), texts("Xids"))
 def test_severity_and_action_are_those_of_the_catalogue(report: str, severity: str, action: str) -> None:
     (found,) = findings(report)
     assert (found.severity, found.topic, found.nodes) == (severity, "xid", ("n0",))

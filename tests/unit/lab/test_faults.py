@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, parse_rate
+from tests.unit.mistakes import mistakes
 
 SPEC = LabSpec((4, 3, 1))
 
@@ -60,50 +61,7 @@ def test_rates(text: str, rate: float) -> None:
     assert parse_rate(text) == rate
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("", "not a fault"),
-        ("n000:1>n001:2", "not a fault"),
-        ("n000:1>n001:2=", "drop, refuse, slow"),
-        ("n000:1>n001:2=lose", "drop, refuse, slow"),
-        ("n000:1>n001:2=drop:1", "drop, refuse, slow"),
-        ("n000:1>n001:2=slow", "needs a rate"),
-        ("n000:1>n001:2=slow:", "not a rate"),
-        ("n000:1>n001:2=slow:0MB", "not a rate"),
-        ("n000:1>n001:2=slow:10", "not a rate"),
-        ("n000:1>n001:2=slow:-1MB", "not a rate"),
-        ("n000:1>n001:2=slow:1e3MB", "not a rate"),
-        ("n000:1>n001:2=slow:10Mbit", "not a rate"),
-        ("n000:4>n001:2=drop", "n000 has no endpoint 4"),
-        ("n000:1>n002:1=drop", "only endpoint 0"),
-        ("n003:1>n001:2=drop", "no node 'n003'"),
-        ("n000>n001=drop", "not an endpoint"),
-        ("n000:1>n000:1=drop", "same endpoint"),
-        ("n000:1>n001:2>n002:0=drop", "n001:2>n002:0"),
-        ("n000:1=drop", "one endpoint"),
-        ("n003=down", "no node 'n003'"),
-        ("n001=drop", "fault of a node"),
-        ("n001=down:3", "fault of a node"),
-        ("n001=dead-after", "needs a delay"),
-        ("n001=dead-after:", "not 0 to 86400 s"),
-        ("n001=dead-after:-1", "not 0 to 86400 s"),
-        ("n001=dead-after:999999", "not 0 to 86400 s"),
-        ("n000:1>n001:2=kill:9", "kill or stop"),
-        ("n000:1>n001:2=env:A=b", "fault of a pair"),
-        ("n001=kill", "fault of a node"),
-        ("n001=env", "needs a variable"),
-        ("n001=env:", "not NAME=VALUE"),
-        ("n001=env:A", "not NAME=VALUE"),
-        ("n001=env:=b", "not NAME=VALUE"),
-        ("n001=env:1A=b", "not NAME=VALUE"),
-        ("n001=env:A B=c", "not NAME=VALUE"),
-        ("n001=env:Ä=b", "not NAME=VALUE"),
-        ("n001=env:A=b\x00c", "not printable"),
-        ("n001=env:A=" + 1001 * "b", "too long"),
-        ("n001=env:FABTUI_LAB_MARK=b", "belongs to the lab"),
-    ],
-)
+@pytest.mark.parametrize(("text", "word"), [*mistakes("rank-fault"), ("n001=env:A=" + 1001 * "b", "too long")])
 def test_mistakes_say_what_and_where(text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word) as caught:
         parse_faults(["n000:0>n001:0=drop", text], SPEC)

@@ -5,6 +5,7 @@ import pytest
 
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.lab import Lab, Order
+from tests.unit.mistakes import mistakes
 
 
 @pytest.mark.parametrize(
@@ -30,26 +31,7 @@ def test_names() -> None:
     assert LabSpec.parse("256x1").names[-1] == "n255"
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("0x4", "at least one node"),
-        ("4x0", "1 to 64"),
-        ("x", "not the shape"),
-        ("", "not the shape"),
-        ("-1", "not the shape"),
-        ("2x-4", "not the shape"),
-        ("2x4x2", "not the shape"),
-        ("2,,3", "not the shape"),
-        ("2,0", "1 to 64"),
-        ("257x1", "257 nodes"),
-        ("1x65", "not 65"),
-        (",".join(["1"] * 257), "257 nodes"),
-        ("999999999999x1", "not the shape"),
-        ("٢x٢", "not the shape"),
-        ("2x4\n\x1b[2J", "not the shape"),
-    ],
-)
+@pytest.mark.parametrize(("text", "word"), [*mistakes("lab"), (",".join(["1"] * 257), "257 nodes")])
 def test_bad_shapes_are_reported_in_one_line(text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word) as caught:
         LabSpec.parse(text)

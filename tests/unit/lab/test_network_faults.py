@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fabtui.lab.faults import FaultKind, LabSpec, kinds, parse_fault, parse_faults, places_of
 from fabtui.lab.network import Network, effect_of
+from tests.unit.mistakes import mistakes
 
 SHAPE = LabSpec((1,) * 4, 2, standing=True)
 ROOTLESS = LabSpec((1,) * 4, standing=True)
@@ -64,28 +65,7 @@ def test_grammar(text: str, where: str | None, nodes: tuple[str, ...], rails: tu
     assert (fault.where, fault.nodes, fault.rails, fault.value) == (where, nodes, rails, value)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "is not a fault; expected WHERE=FAULT"),
-        ("n001", "is not a fault; expected WHERE=FAULT"),
-        ("n001=", "'' is not a fault of a node; expected a fault of a node: crossed, firewall"),
-        ("n001=pull", "'pull' is not a fault of a node; expected a fault of a node: crossed"),
-        ("n001.eth0=crossed", "'crossed' is not a fault of a port; expected a fault of a port: pull"),
-        ("n009=stop", "the lab has no node 'n009' (it has n000 to n003)"),
-        ("n001.eth2=pull", "the lab has no rail 2 (it has rails 0 to 1)"),
-        ("n001.ib0=pull", "'ib0' is not an interface"),
-        ("rail2=cut", "the lab has no rail 2"),
-        ("n001>n001=drop", "source and destination are the same node n001"),
-        ("n001>n002.eth0=drop", "a direction is from one port to another"),
-        ("n001>n002>n003=drop", "a direction is from one port to another"),
-        ("n001=stop:3", "stop takes no value"),
-        ("n001.eth0=loss-in:200%", "'200%' is not 1 to 100 %; expected loss-in:5%"),
-        ("n001.eth0=flap:0", "'0' is not 0.1 to 3600 s; expected flap:1"),
-        ("n001.eth0=slow-in:fast", "'fast' is not a rate"),
-        ("n001.eth0=mtu:1", "'1' is not 68 to 9000; expected mtu:1500"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), mistakes("network-fault"))
 def test_bad_words_are_one_line(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)) as found:
         parse_fault(text, SHAPE)

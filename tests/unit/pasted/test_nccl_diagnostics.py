@@ -93,9 +93,9 @@ HEALTHY = (
 def test_a_report_has_a_finding(text: str, words: str, capsys: Out, tmp_path: Path) -> None:
     (tmp_path / "diag.log").write_text(text)
     code, out = answer(capsys, "explain", str(tmp_path / "diag.log"))
-    said = " ".join(out.split())
-    assert (code, "unknown" in said) == (0, False), out
-    assert re.search(words, said), out
+    shown = " ".join(out.split())
+    assert (code, "unknown" in shown) == (0, False), out
+    assert re.search(words, shown), out
 
 
 def test_a_report_without_findings_is_no_failure(capsys: Out, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Texts of public reports, made anew: the first paragraph of the answer names the cause, not the stage."""
+"""Texts of public reports, made again: the first paragraph of the answer names the cause, not the stage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Report(NamedTuple):
 
 ANSWERS = {
     "01-nvshmem-map-uar.txt": Report("E300.*doorbell.*PeerMappingOverride=1", "grep -r PeerMappingOverride", "Xid"),
-    "02-nvshmem-not-mlx5.txt": Report("E301.*erdma_0 is no mlx5 NIC", "NVSHMEM_REMOTE_TRANSPORT"),
+    "02-nvshmem-not-mlx5.txt": Report("E301.*erdma_0 is not an mlx5 NIC", "NVSHMEM_REMOTE_TRANSPORT"),
     "03-nvshmem-modify-qp-110.txt": Report("E9 .*GID of the other NIC does not resolve", "show_gids", "peermem"),
     "04-ucx-without-cuda.txt": Report("E310.*built without CUDA", "ucx_info -v | grep with-cuda"),
     "05-mooncake-register.txt": Report("E37 .*nvidia_peermem.*expandable_segments", "ALLOC_CONF"),
@@ -42,7 +42,7 @@ ANSWERS = {
     "16-dcgmi-nvlink.txt": Report("all 18 NVLinks are down", "fabricmanager"),
     "17-scontrol-gres.txt": Report("7 of 8 gres/gpu", "Xid 79", "Ask the person"),
     "18-gids-of-pod.txt": Report("NCCL_IB_GID_INDEX=3.*empty.*index 7", "Unset NCCL_IB_GID_INDEX"),
-    "19-slurmctld.txt": Report(r"E340.*2064000.*1963622", "slurmd -C"),
+    "19-slurmctld.txt": Report(r"E340.*above.*1963622 < 2064000", "slurmd -C"),
     "20-sinfo-R.txt": Report("E342.*gpu-14", r"gpu-\[20-21\].*gpu-33"),
     "21-desync-report.txt": Report("rank 7 is behind.*182.*183"),
     "22-stack-1.txt": Report("file_baton|lock file", "torch_extensions"),
