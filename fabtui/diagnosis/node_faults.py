@@ -37,14 +37,14 @@ def node_faults(tally: Tally, findings: Sequence[Finding]) -> NodeFaults:
     holders: dict[Pair, frozenset[str]] = {}
     explained: set[Pair] = set()
     for one in findings:
+        if one.blames is not None and one.blames.kind is not Kind.PAIR:
+            explained |= one.cells
         if one.severity is not Severity.BAD:
             continue
         mine = frozenset(one.at_fault)
         if mine and (one.cells or one.rule.id == _LOST):
             for node in one.at_fault:
                 causes.setdefault(node, one)
-        if one.blames is not None and one.blames.kind is not Kind.PAIR:
-            explained |= one.cells
         for pair in one.cells & tally.bad.keys() if mine else ():
             if ends := mine.intersection(map(node_of, pair)):
                 holders.setdefault(pair, ends)
