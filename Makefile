@@ -43,7 +43,7 @@ help:
 	@echo "make recordings the sessions that ship, on a machine with GPUs, in build/recordings"
 	@echo "make reference  the tables in docs/reference, from the declarations in the code"
 	@echo "make bench      the benchmarks"
-	@echo "make dist       the wheel, the sdist, fabtui.pyz and SHA256SUMS, in dist/"
+	@echo "make dist       the wheel, the sdist, fabtui.pyz, its parts as fabtui.cdx.json, and SHA256SUMS, in dist/"
 	@echo "make release    lint, all tests, dist, and its files checked and installed in each way"
 	@echo "make check-dependencies   the tests with the lowest and with the newest dependencies"
 	@echo "make lock       requirements.lock, from pyproject.toml (ARGS=--upgrade for the newest versions)"
@@ -185,7 +185,8 @@ dist:
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python tools/build_zipapp.py dist/*.whl dist/fabtui.pyz
-	cd dist && sha256sum *.whl *.tar.gz *.pyz > SHA256SUMS
+	$(BIN)/python tools/write_sbom.py dist/fabtui.cdx.json
+	cd dist && sha256sum *.whl *.tar.gz *.pyz *.cdx.json > SHA256SUMS
 
 check-release:
 	$(call ready,$(VENV)/.release)
@@ -199,11 +200,13 @@ check-dependencies:
 	$(call ready,$(VENV)/.hosted)
 	$(BIN)/python tools/check_dependencies.py $(ARGS)
 
-# pip-audit takes hashes of all packages or of none.
+# pip-audit takes hashes of all packages or of none, and one version of each: the lowest of all, then the highest.
 audit:
 	$(call ready,$(VENV)/.hosted)
-	@grep -o '^[a-z0-9-]*==[^ ]*' requirements.lock > $(VENV)/pins.txt
-	$(BIN)/pip-audit --requirement $(VENV)/pins.txt --no-deps --disable-pip
+	@for order in V rV; do \
+		grep -o '^[a-z0-9-]*==[^ ]*' requirements.lock | sort -$$order | sort -su -t= -k1,1 > $(VENV)/pins.txt && \
+		$(BIN)/pip-audit --requirement $(VENV)/pins.txt --no-deps --disable-pip || exit 1; \
+	done
 
 lock:
 	$(call ready,$(VENV)/.test)

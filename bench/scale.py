@@ -274,7 +274,7 @@ def show(cases: list[dict[str, Any]]) -> None:
             f"{bar_of(case) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} "
             f"{case['memory_end'] / 1e6:7.1f} {(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
         )
-        if case["directions_ok"] != 2 * pairs:
+        if case["directions_ok"] < 2 * pairs:
             print(f"  only {case['directions_ok']} of {2 * pairs} directions came out ok")
     for case in cases:
         bar = bar_of(case)

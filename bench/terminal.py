@@ -22,9 +22,11 @@ class Terminal:
     Args:
         arguments: The program to run with Python and its arguments.
         size: Characters across and lines.
+        rate: Bytes per second that the other end takes, as over a slow link; 0: all at once.
     """
 
-    def __init__(self, arguments: list[str], size: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
+    def __init__(self, arguments: list[str], size: tuple[int, int] = (WIDTH, HEIGHT), rate: float = 0.0) -> None:
+        self._rate = rate
         self.began = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -44,7 +46,11 @@ class Terminal:
         if not ready:
             return b""
         try:
-            return os.read(self.fd, 1 << 20)
+            if not self._rate:
+                return os.read(self.fd, 1 << 20)
+            taken = os.read(self.fd, 512)
+            time.sleep(len(taken) / self._rate)
+            return taken
         except OSError:
             return b""
 

@@ -143,7 +143,8 @@ def _size(text: str, part: str, where: str) -> int:
     match = _RANGE.fullmatch(text)
     if match is None:
         raise InputError(f"{where}: {text[:40]!r} in {part[:80]!r} is not a range; expected 060-067 or 7")
-    return len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1))
+    # At least one: a range that runs backwards is refused when it is read, after the ranges before it.
+    return max(1, len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1)))
 
 
 def _numbers(text: str, part: str, where: str) -> Iterable[str]:

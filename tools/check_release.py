@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-NAMES = (f"fabtui-{VERSION}-py3-none-any.whl", f"fabtui-{VERSION}.tar.gz", "fabtui.pyz")
+NAMES = (f"fabtui-{VERSION}-py3-none-any.whl", f"fabtui-{VERSION}.tar.gz", "fabtui.pyz", "fabtui.cdx.json")
 
 
 def sums() -> str:
@@ -39,6 +39,7 @@ def differences(folder: Path) -> list[str]:
         source / "dist" / NAMES[2],
     ]
     subprocess.run(zipapp, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, source / "tools" / "write_sbom.py", source / "dist" / NAMES[3]], check=True)
     return [name for name in NAMES if (source / "dist" / name).read_bytes() != (DIST / name).read_bytes()]
 
 

@@ -174,7 +174,7 @@ def _child(name: str, seconds: int) -> None:
             return fuzz_targets.mutate_json_lines(data, chance)[:longest]
         return bytes(atheris.Mutate(data, longest))
 
-    options = [f"-max_total_time={seconds}", "-timeout=120", "-rss_limit_mb=3000", "-print_final_stats=1"]
+    options = [f"-max_total_time={seconds}", "-timeout=600", "-rss_limit_mb=3000", "-print_final_stats=1"]
     options += ["-max_len=16384", f"-artifact_prefix={case.folder}/found/", "-reload=0", "-report_slow_units=600"]
     more: dict[str, Any] = {"custom_mutator": mutated} if case.target.json_lines else {}
     atheris.Setup([sys.argv[0], *options, str(corpus)], case.try_input, **more)

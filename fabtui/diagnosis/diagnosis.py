@@ -50,7 +50,7 @@ from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses_any
-from fabtui.diagnosis.pairs.tally import Survey, Tally, runs_tests
+from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts, runs_tests
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.price import priced
@@ -120,6 +120,12 @@ class Diagnosis:
         if self.past and self.model.options.get("fail_on_past") is True:
             return BAD
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
+
+    @cached_property
+    def bad_layers(self) -> LayerCounts:
+        """Number of pairs of each layer with each bad verdict."""
+        *_, found = layer_counts(self.model, self.tally.layers)
+        return found or {}
 
     @property
     def past(self) -> list[Finding]:

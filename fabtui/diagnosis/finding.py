@@ -85,7 +85,7 @@ class Domain(StrEnum):
 
 
 class Role(StrEnum):
-    """What a rule reports, which decides how its findings relate to others about the same components."""
+    """Relation of the findings of a rule to others about the same components."""
 
     RESULT = "result"  #: Bad results, whose cause others may name.
     SLOW = "slow"  #: A component whose results are slow.

@@ -145,7 +145,7 @@ def _devices_of(fact: Finding) -> set[Subject]:
 def _of_same_cells(found: Sequence[Finding], one: Finding) -> int | None:
     """Return the place of the finding that explains the same cells, or None."""
     best: tuple[float, int] | None = None
-    if one.rule.id == "FT206" and one.facts.get("protocols") == "UDP":
+    if one.facts.get("protocols") == "UDP":
         # What blocks datagrams alone does not block a job.
         return None
     for at, other in enumerate(found):

@@ -340,9 +340,10 @@ def _members(archive: bytes) -> Iterator[Content]:
                     raise InputError(f"encrypted; {_READS}: unzip -p FILE | fabtui explain -")
                 if left <= 0:
                     return
-                data, cut = _member(archive, member, left)
-                left -= len(data)
-                yield Content(member.filename, data, cut)
+                read = [_member(archive, member, left)]
+                left -= len(read[0][0])
+                # Not kept here while its text is read.
+                yield Content(member.filename, *read.pop())
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise InputError(f"a zip archive that cannot be read: {error}") from None
 

@@ -485,7 +485,7 @@ class HistoryTool(Tool):
         return Answer(text, json.loads(history_text(shown)), seen, unseen)
 
 
-class OnText(Tool):
+class OfText(Tool):
     """A tool about a text, or files."""
 
     seconds = 60.0
@@ -498,7 +498,7 @@ class OnText(Tool):
         return checked_files(self.files, "files")
 
 
-class ExplainTool(OnText):
+class ExplainTool(OfText):
     """Explains a code (FT012, E13, 'xid 79', NET/IB/0/GDRDMA), an error line, or a log by its earliest cause."""
 
     def answer(self, call: ToolCall) -> Answer:
@@ -510,7 +510,7 @@ class ExplainTool(OnText):
         return Answer(text, {"known": known, "lines": lines}, seen, unseen, ALL_OK if known else BAD)
 
 
-class ReadTool(OnText):
+class ReadTool(OfText):
     """Judges outputs of nccl-tests, perftest, ibstat, nvidia-smi, Slurm, RAS, flight recorders and many others."""
 
     def answer(self, call: ToolCall) -> Answer:

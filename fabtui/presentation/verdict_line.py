@@ -42,7 +42,7 @@ from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.diagnosis import Diagnosis
-    from fabtui.diagnosis.pairs.tally import Tally
+    from fabtui.diagnosis.pairs.tally import LayerCounts, Tally
     from fabtui.model.session_model import Model
 
 #: Verdicts that are counted beside the bad ones.
@@ -163,7 +163,7 @@ def standing_of(one: Diagnosis) -> Standing:
         complete=not reasons and not any(map(model.gone, model.nodes)),
         failing=one.code == BAD,
         reason=one_line(reasons[0], _LONGEST_REASON) + others if reasons else "",
-        others=other_measurements(model.counts()) if alone else "",
+        others=other_measurements(one.bad_layers) if alone else "",
         lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
         total=0,
         **more,
@@ -185,14 +185,12 @@ def address_counts(model: Model) -> dict[Verdict, int]:
     return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
 
 
-def other_measurements(found: Mapping[Verdict, int]) -> str:
-    """Return the number of bad measurements of other things: ``2 other measurements are bad (1 failed, 1 slow)``."""
-    counts = {verdict: number for verdict, number in found.items() if verdict.bad}
-    if not (number := sum(counts.values())):
-        return ""
-    are = "is" if number == 1 else "are"
-    named = ", ".join(f"{counts[one]} {verdict_words(one)}" for one in reversed(SEVERITY) if counts.get(one))
-    return f"{count(number, 'other measurement')} {are} bad ({named})"
+def other_measurements(layers: LayerCounts) -> str:
+    """Return the numbers of bad results of other things than pairs, by layer: ``ping: 12 timed out, 1 slow``."""
+    return "; ".join(
+        f"{layer}: " + ", ".join(f"{counts[one]} {verdict_words(one)}" for one in reversed(SEVERITY) if counts.get(one))
+        for layer, counts in layers.items()
+    )
 
 
 def sentence_of(one: Diagnosis) -> str:

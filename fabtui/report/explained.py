@@ -164,7 +164,7 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
         judged += [f"{kind}: {values}" if values else ""] if values or not is_log else []
         talks = talks or is_log
-        if is_log or not (blocks or is_ours(kind) or formats()[kind].job):
+        if is_log or not (blocks or is_ours(kind) or formats()[kind].job or kind == "node-pairs"):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
@@ -211,13 +211,14 @@ def _output(source: Source) -> tuple[list[Block], str, str]:
     """
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
-    if form is None or not (form.facts or form.convert or form.job or ours):
+    waits = form is not None and (form.job or form.name == "node-pairs")
+    if form is None or not (form.facts or form.convert or waits or ours):
         return [], "", ""
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
-    if form.job:
-        return [*_waiting(result)], form.name, "ranks"
+    if waits:
+        return [*_waiting(result)], form.name, "pairs" if form.name == "node-pairs" else "ranks"
     blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
     head = Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True)
     return [head, *blocks] if blocks else [], form.name, _judged(form, result)
@@ -236,7 +237,8 @@ def _judged(form: Format, result: Result) -> str:
         if isinstance(part, dict):
             for name, value in part.items():
                 rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-                if rows:
+                # Events of a log are not values that were judged.
+                if rows and name not in ("events", "counts"):
                     counts[name] = counts.get(name, 0) + len(rows)
                 parts += rows or [value]
     names = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])[:_MOST_JUDGED]
@@ -246,10 +248,11 @@ def _judged(form: Format, result: Result) -> str:
 def _waiting(result: Result) -> Iterator[Block]:
     """Yield what a report about a running job shows of the rank that the others wait for."""
     behind = result.values.get("behind")
-    if behind or result.values.get("hangs") or result.kind == "stacks":
+    if behind or result.values.get("hangs") or result.kind == "stacks" or result.values.get("slow"):
         rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]
         rows += [("next", one_line(line, 300)) for line in result.values.get("next", ())]
-        head = "a rank is behind" if behind else "the job hangs" if result.values.get("hangs") else "where it waits"
+        hangs = "the job hangs" if result.values.get("hangs") else "where it waits"
+        head = "a rank is behind" if behind else "some pairs are slow" if result.values.get("slow") else hangs
         yield _fields(f"{head}: {result.title.partition(':')[0]}", rows)
 
 
@@ -298,7 +301,11 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
         yield Paragraph(found.advice)
     failing = list(_failing(found.failing, files)) if found.failing and not found.named else []
     first = found.causes[0].first.order if found.causes else None
-    if failing and not found.part and (first is None or found.failing is None or found.failing.order < first):
+    if (
+        failing
+        and not found.part
+        and (first is None or found.failing is None or (found.failing.loud >= 3 and found.failing.order < first))
+    ):
         yield from failing
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = "earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence"

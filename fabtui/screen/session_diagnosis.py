@@ -20,7 +20,7 @@ from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_count
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps
 from fabtui.exit_status import BAD, NOT_TESTED
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import DEAD, SEVERITY, Verdict, worst
+from fabtui.model.measurement import DEAD, SEVERITY, Verdict
 from fabtui.model.session_model import Model
 from fabtui.model.verdict_changes import INCIDENT
 from fabtui.nodeset import count
@@ -136,13 +136,8 @@ class SessionDiagnosis:
         later = not (self.known and (model.phase.name == "watch" or model.watching))
         # Bad measurements of other things than pairs, where no pair is bad.
         alone = not any(verdict.bad for verdict in tally.counts)
-        others = sum(self.layers.values(), Counter[Verdict]()) if alone else Counter[Verdict]()
-        more: dict[str, Any] = {}
-        if (fresh := self._fresh()) is not None:
-            if fresh[1] is Verdict.WRONG:
-                more = {"worst": fresh, "counts": Counter({Verdict.WRONG: 1}) + tally.counts}
-            else:
-                more = {"suspect": fresh, "rechecked": max(1, tally.rechecked)}
+        others = self.layers if alone else {}
+        more = self._uncounted()
         if not tally.counts and self._addresses:
             more = {"counts": self._addresses, "noun": "address pair", **more}
         return standing(
@@ -154,25 +149,30 @@ class SessionDiagnosis:
             judging=later and not self.current,
             complete=whole and model.exit_code != NOT_TESTED,
             # Slow ones may be due to the load of the cores; the end of the session decides.
-            failing=model.exit_code == BAD or any(others[verdict] for verdict in DEAD),
+            failing=model.exit_code == BAD or any(counts[verdict] for counts in others.values() for verdict in DEAD),
             others=other_measurements(others),
             healed=self._healed(),
             domain=self.domain,
         )
 
-    def _fresh(self) -> tuple[Pair, Verdict] | None:
-        """Return the worst pair since the latest count, if it is worse than all counted ones."""
-        latest: dict[Pair, Verdict] = {}
+    def _uncounted(self) -> dict[str, Any]:
+        """Return what failed since the latest count: wrong data, which counts at once, and suspects."""
+        tally, latest = self.tally, dict[Pair, Verdict]()
         counted = -1.0 if self._survey is None else self._survey.at
         for turn in itertools.islice(reversed(self._model.turns.latest), _MOST_FRESH):
             if turn.time <= counted:
                 break
             latest.setdefault((turn.src, turn.dst), turn.after)
-        known = [one[1] for one in (self.tally.worst, self.tally.suspect) if one is not None]
-        pair = max(latest, key=lambda one: SEVERITY.index(latest[one]), default=None)
-        if pair is None or not latest[pair].bad or worst([latest[pair], *known]) in known:
-            return None
-        return pair, latest[pair]
+        bad = {pair: verdict for pair, verdict in latest.items() if verdict.bad and pair not in tally.bad}
+        wrong = [(pair, verdict) for pair, verdict in bad.items() if verdict is Verdict.WRONG]
+        more: dict[str, Any] = {}
+        if wrong:
+            more = {"worst": wrong[0], "counts": Counter({Verdict.WRONG: len(wrong)}) + tally.counts}
+        if others := [one for one in bad.items() if one not in wrong]:
+            known = [] if tally.suspect is None else [tally.suspect]
+            suspect = max([*known, *others], key=lambda one: SEVERITY.index(one[1]))
+            more |= {"suspect": suspect, "rechecked": max(tally.rechecked, len(others))}
+        return more
 
     def _healed(self) -> str:
         """Return how long ago the last bad pair became good, for some time while the session watches; else ""."""

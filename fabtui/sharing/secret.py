@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-#: Ends of names of secrets, in any case; ``key`` alone is no secret.
+#: Ends of names of secrets, in any case; ``key`` alone is left out.
 _NAMES = (
     r"(?:pass(?:word|wd|phrase)|[_-]pwd|token|secret|credentials?|authorization|cookies?|signature|webhook(?:_?url)?"
     r"|(?:api|access|secret|private|account|signing|encryption|license|auth)[_-]?keys?|(?-i:_KEY))"

@@ -17,7 +17,7 @@ UNSEEN = ("mac", "guid", "uuid", "serial")
 
 
 def suspects(rewriter: Rewriter) -> dict[str, Counter[str]]:
-    """Return what a rewriter would replace in a shared file and is no pseudonym, by kind, with the number of places."""
+    """Return what a rewriter would replace in a shared file, without pseudonyms, by kind, with the number of places."""
     every = {kind: rewriter.replaced[kind] for kind in KINDS if kind not in UNSEEN}
     remaining = {
         kind: Counter({text: number for text, number in texts.items() if not _is_pseudonym(kind, text)})

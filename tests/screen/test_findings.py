@@ -181,7 +181,7 @@ def test_the_screen_counts_bad_measurements_of_other_things_than_pairs_as_texts_
     )
     model.apply(PhaseStart(name="done", total=0, time=model.now))
     text = sentence_text(diagnosed(model).standing())
-    assert text == "1 other measurement is bad (1 failed); all 56 GPU pairs are ok."
+    assert text == "busbw: 1 failed; all 56 GPU pairs are ok."
     assert text == sentence_of(diagnose(model))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid import updates
 from tests.screen.conftest import Opened, make_app, press, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
+from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 
 PAIR = ("n000:0", "n000:1")
 
@@ -159,3 +160,24 @@ async def test_a_layer_that_is_registered_has_a_key_a_tab_and_a_legend(opened: O
             assert "K jitter" in screen_text(app)
             assert "us, deviation of the round trip, less is better" in screen_text(app)
             assert app.main.source.cell(0, 1, 6)[1].strip() == "7.25"
+
+
+@pytest.mark.parametrize("bad", [True, False])
+async def test_the_grid_follows_the_sweep_until_the_first_bad_cell(opened: Opened, bad: bool) -> None:
+    story = big_sweep(2, 2)
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        assert app.main.source.layer is Layer.P2P
+        story.events.clear()
+        if bad:
+            cut = story.good("n000:0", "n001:0", verdict=Verdict.TIMEOUT)[0]
+            story.measured(replace(cut, value=None))
+        story.phase("all_reduce", 2)
+        feed.play(list(story.events))
+        await pilot.pause(2.0)
+        assert app.main.source.layer is Layer.P2P, "a layer without values would be empty"
+        story.events.clear()
+        story.busbw(["n000", "n001"])
+        feed.play(list(story.events))
+        await pilot.pause(2.0)
+        assert app.main.source.layer is (Layer.P2P if bad else Layer.BUSBW)

@@ -38,12 +38,12 @@ from fabtui.paths import user_path
 OneFeed = TypeVar("OneFeed", bound="Feed")
 HELP = """\
 Test every GPU of a cluster against every other, live, over plain SSH.
+A file or folder is replayed, explained or read; bare node names are asked about
+before they are tested; a number is a job of Slurm.
 
 examples:
   fabtui                                       start screen: nodes, jobs, films
   fabtui --nodes n060,n061                     the grid of two nodes, live
-  fabtui n060,n061                             the same, after one more key
-  fabtui FILE, fabtui FOLDER, fabtui JOBID     replay, read, explain, or watch
   fabtui demo cable                            a cable is pulled, and found
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen
 

@@ -29,10 +29,10 @@ Print the nodes without a fault of their own, for Slurm and MPI, why others are 
 best order.
 
 examples:
-  fabtui nodes session.jsonl.gz                node list, rank order, commands to drain the others
+  fabtui nodes session.jsonl.gz                node list, commands to drain the others
   fabtui nodes pairs.csv --hostfile hosts      also write a host file for mpirun --hostfile
   fabtui nodes session.json --json             one JSON object
-  fabtui nodes session.jsonl.gz --strays FILE  also write the stray bad pairs, for fabtui run --pairs-from FILE
+  fabtui nodes session.jsonl.gz --strays pairs   also write the stray bad pairs, for run --pairs-from
   fabtui nodes session.jsonl.gz --strict       leave nodes out until no pair of the others is bad
   fabtui nodes session.jsonl.gz --order        a ring over the nodes without slow neighbours, and what it gains
   fabtui nodes session.jsonl.gz --order --for pipeline --hostfile hosts

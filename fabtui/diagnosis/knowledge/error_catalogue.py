@@ -23,10 +23,10 @@ _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
 #: Words of the field: beside them, a failure that has a known form in any program is one of a job.
-_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA CUDA libcuda
-kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun mlx5 infiniband deepspeed megatron
-Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer hipError rocm amdgpu transformers pytorch_lightning
-accelerate EngineCore torch/ /torch"""
+_FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA
+CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
+mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
+hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -144,6 +144,7 @@ def meaning_of(
     notices: bool = False,
     programs: Collection[str] | None = None,
     general: bool = False,
+    possible: Collection[int] | None = None,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
@@ -153,11 +154,13 @@ def meaning_of(
         notices: Whether lines that are not errors by themselves count.
         programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
         general: Whether entries count that are known by their form alone; only these do.
+        possible: The entries that may match, where a search has shown them.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
-    possible = {at for text in known for at in _patterns().owners(text)}
+    if possible is None:
+        possible = {at for text in known for at in _patterns().owners(text)}
     if kind:
-        possible.update(at for at, one in enumerate(meanings()) if one.kind == kind)
+        possible = {*possible, *(at for at, one in enumerate(meanings()) if one.kind == kind)}
     for one in (meanings()[at] for at in sorted(possible)):
         if kind and one.kind == kind:
             return one
@@ -170,9 +173,9 @@ def meaning_of(
     return None
 
 
-def general_meaning(line: str) -> Meaning | None:
+def general_meaning(line: str, possible: Collection[int] | None = None) -> Meaning | None:
     """Return the kind of failure that a line of any program has by its form; None without any."""
-    return meaning_of(line[:1_000], general=True)
+    return meaning_of(line[:1_000], general=True, possible=possible)
 
 
 def meaning_named(name: str) -> Meaning:
@@ -208,7 +211,7 @@ def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
         )
 
     # Alternatives of one place stand side by side: one of them has a value.
-    sentence = re.sub(r": (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
+    sentence = re.sub(r"^: |: (?=[:;,]|$)| (?=[ ;,])| \(\)", "", put(meaning.text))
     commands = tuple(
         (end, put(command, quoted=True))
         for end, command in meaning.commands
@@ -225,7 +228,7 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
     """Return what an error means beside other parts of a text, with the part that shows it."""
     for one in meanings():
-        if one.beside and one.refines == meaning.id and (found := re.search(one.beside, text)):
+        if one.beside and meaning.id in one.refines.split() and (found := re.search(one.beside, text)):
             return one._replace(pattern=meaning.pattern), found[0]
     return meaning, ""
 

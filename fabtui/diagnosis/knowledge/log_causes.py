@@ -131,8 +131,8 @@ _VALUES = {
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
     "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![.\w]|:\w)", re.I),
 }
-#: What a line may be: known to the catalogue, a failure without an entry, about ranks or nodes, and others.
-_KNOWN, _FAILS, _RANKS, _LASTS, _INFORM, _ADVISE, _QUOTES = range(7)
+#: What a line may be: a failure, about ranks or nodes, and others; below 0: an entry of the catalogue, by its place.
+_FAILS, _RANKS, _LASTS, _INFORM, _ADVISE, _QUOTES = range(6)
 _SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
 #: Maximum number of ranks or hosts that a title names.
 _MOST_NAMED = 4
@@ -288,7 +288,7 @@ class LogReader:
             last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
             marks = _marks().owners(shown)
             # What other programs advise is not examined.
-            if not last_error and marks in ([], [_QUOTES]):
+            if not last_error and marks in ([], [_QUOTES], [_INFORM]):
                 continue
             self._examined += 1
             if self._examined > MOST_ERRORS:
@@ -325,9 +325,9 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (_FAILS in marks or reported):
-            self._unexplained(number, raw, clock, reported)
+            self._unexplained(number, raw, clock, marks, reported)
 
-    def _unexplained(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
+    def _unexplained(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
         if (notable := self._plain.get(key := _alike(raw))) is not None:
             # A line that differs in its numbers alone, none of which has a meaning, is not new.
@@ -337,7 +337,7 @@ class LogReader:
             return
         loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
         failure = stage_failure(raw, reported, programs=self._programs)
-        kind = general_meaning(raw) if loud > Loudness.FRAME else None
+        kind = general_meaning(raw, _entries(marks)) if loud > Loudness.FRAME else None
         if loud > Loudness.FRAME and (failure is None or is_general(failure) or " NCCL " not in raw):
             of_field = kind if kind is not None and "field" in self._programs else None
             failure = entry_of_number(raw) or of_field or failure
@@ -471,7 +471,12 @@ class LogReader:
         if self._debugged or self.informed:
             for one in self._found.values():
                 one.meaning = refined(one.meaning, "debugged")
+        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
+        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
         errors = sorted(self._found.values(), key=lambda one: one.order)
+        loud = [one for one in errors if not _is_quiet(one)]
+        if any(map(_fails, loud)) or (failing is not None and failing.loud >= Loudness.LOUD):
+            errors = loud
         self._promote(errors)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
@@ -489,8 +494,6 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
-        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
         return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing)
 
     @property
@@ -541,7 +544,7 @@ def _printed_by(head: str) -> NcclLine | None:
 @functools.cache
 def _marks() -> PatternSet[int]:
     patterns = {
-        _KNOWN: tuple(meaning.pattern for meaning in meanings() if meaning.pattern),
+        **{~at: (meaning.pattern,) for at, meaning in enumerate(meanings()) if meaning.pattern},
         _FAILS: (*evident_patterns(), *sounds(), "(?i)error|exception|hint|nvrm: xid"),
         _RANKS: ("(?i)init start|init complete|bootstrap|; oob |last completed|nnodes",),
         _LASTS: ("(?i)last error:",),
@@ -583,9 +586,15 @@ class _Clock:
 
 def _known(line: str, reported: bool, marks: Collection[int], programs: frozenset[str]) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
-    if not reported and _KNOWN not in marks:
-        return None
-    return meaning_of(f"NCCL WARN {line}" if reported else line, notices=True, programs=programs)
+    if reported:
+        return meaning_of(f"NCCL WARN {line}", notices=True, programs=programs)
+    entries = _entries(marks)
+    return meaning_of(line, notices=True, programs=programs, possible=entries) if entries else None
+
+
+def _entries(marks: Collection[int]) -> list[int]:
+    """Return the places of the entries of the catalogue that a line may match."""
+    return [~mark for mark in marks if mark < 0]
 
 
 def _meaning_of_xid(line: str) -> Meaning | None:
@@ -634,6 +643,11 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
 
     return [one for _, one in sorted(moments, key=order)]
+
+
+def _is_quiet(one: Occurrences) -> bool:
+    """Return True for a warning that only has the form of a failure: a program may live with it."""
+    return one.meaning.general and loudness(one.first.text) < Loudness.LOUD
 
 
 def _fails(one: Occurrences) -> bool:

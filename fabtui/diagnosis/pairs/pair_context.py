@@ -28,7 +28,7 @@ from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import at_fault
 from fabtui.model.layers import COLLECTIVES, Layer
-from fabtui.model.measurement import DEAD, Measurement, Reduced, Verdict
+from fabtui.model.measurement import DEAD, Measurement, Reduced, Verdict, worst
 from fabtui.model.pair_table import SAME_DOMAIN, Flags, Ints, PairTable, parts
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
@@ -191,7 +191,9 @@ class PairContext:
         meaning = meaning_of_measurement(example)
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
         yield
+        seen = [self.tally.bad[pair] for pair in first_cells if pair in self.tally.bad]
         common = {
+            "seen": worst(seen) if seen else None,
             "error": None if error is None else error.fact,
             **({} if meaning is None else meaning.facts),
             "ports": self._known_ports(first_cells),

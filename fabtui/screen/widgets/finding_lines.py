@@ -262,7 +262,7 @@ class _Brief:
 
 def _tone(one: Finding) -> str:
     """Return the style of a finding's number: the verdict of its pairs if they have one, or its severity."""
-    verdict = Verdict.SLOW if "slowest" in one.facts else one.facts.get("verdict")
+    verdict = Verdict.SLOW if "slowest" in one.facts else one.facts.get("verdict") or one.facts.get("seen")
     return f"bold {verdict_tone(verdict)}" if isinstance(verdict, Verdict) else SEVERITY_STYLES[one.severity]
 
 

@@ -71,7 +71,6 @@ def test_every_form_of_the_survey_has_its_number(code: str) -> None:
         ("E153", "Requested QP size might be too big. Try reducing TX depth and/or inline size."),
         ("E154", "RuntimeError: Tensors must be contiguous"),
         ("E157", "File already exists"),
-        ("E145", "undefined symbol: _ZN3c10"),
     ],
 )
 def test_words_of_many_programs_count_where_the_log_names_the_right_one(code: str, form: str) -> None:

@@ -122,8 +122,8 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
             "contention: 12 pairs are slow alongside other traffic and pass alone; all 56 pairs are ok.",
         ),
         (
-            Standing(OK, failing=True, others="1 other measurement is bad (1 failed)"),
-            "1 other measurement is bad (1 failed); all 56 pairs are ok.",
+            Standing(OK, failing=True, others="ping: 1 failed"),
+            "ping: 1 failed; all 56 pairs are ok.",
         ),
         (Standing({Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}), "No bad pair among 22 pairs, 2 inconclusive."),
         (Standing({}, noun="GPU pair", running=True), "No GPU pair tested yet."),

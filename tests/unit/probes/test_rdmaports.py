@@ -157,7 +157,9 @@ def test_few_errors_are_worth_a_note() -> None:
 
 
 def test_interfaces(tree: Tree, tools: Path) -> None:
-    tree.nic("eth0", speed=25000, operstate="up")
+    # Vital product data: an id string, and the part and serial numbers, with their lengths.
+    vpd = "\x82\x04\x00ACME\x90\x14\x00PN\x06QX-100SN\x0bMT2334X0123RV\x01\x00"
+    tree.nic("eth0", speed=25000, operstate="up", device__vpd=vpd)
     (tools / "ethtool").write_text(
         "#!/bin/sh\ncase $1 in\n"
         "-i) echo 'driver: mlx5_core'; echo 'firmware-version: 28.39' ;;\n"
@@ -177,6 +179,7 @@ def test_interfaces(tree: Tree, tools: Path) -> None:
         "pause": {"rx": "on", "tx": "off"},
         "driver": "mlx5_core",
         "firmware": "28.39",
+        "serial": "MT2334X0123",
         "module": {"vendor": "ACME", "part": "QX-100", "serial": "4711AB"},
         "discards": {"rx_discards_phy": 4, "rx_prio3_pause": 6},
         "error": None,

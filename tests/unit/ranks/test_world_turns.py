@@ -52,7 +52,7 @@ def report_of(monkeypatch: pytest.MonkeyPatch, *needs: float) -> tuple[dict[str,
     return sent[-1], took
 
 
-def test_a_transfer_that_began_with_little_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_that_began_with_little_time_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     report, took = report_of(monkeypatch, 60.0)
     assert (report["at"], report["short"], took) == ([0, 1], False, [9.5])
     report, took = report_of(monkeypatch, 9.25, 60.0)

@@ -29,6 +29,7 @@ def _gone(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.slow
 async def test_a_command_that_does_not_end(tmp_path: Path, cancelled: bool) -> None:
     path = tmp_path / "pid"
     command = f"sleep 600 & echo $! > {quote(str(path))}; wait"

@@ -140,6 +140,7 @@ async def test_all_nodes_unreachable_ends_with_3() -> None:
     assert model.exit_code == 3
 
 
+@pytest.mark.slow
 async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SETTLE", 0.05)
     feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, late={"b": 2.0}))
@@ -153,6 +154,7 @@ async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytes
     assert [str(e) for e in feed.model.endpoints] == ["a:0", "a:1", "c:0", "c:1", "b:0", "b:1"]
 
 
+@pytest.mark.slow
 async def test_a_node_lost_in_the_middle_is_reported_and_the_others_go_on() -> None:
     refused = NodeUnreachable("auth", "b does not let ann in")
     model, nodes = await run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}, tries={"b": [None, refused]}))
@@ -237,6 +239,7 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
         await feed.close()
 
 
+@pytest.mark.slow
 async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnection, "FIRST", (0.0, 0.0))
     returns = reconnection.Reconnection()
@@ -259,6 +262,7 @@ async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.M
     assert returns.pause("b") <= 2.0
 
 
+@pytest.mark.slow
 async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(p2p, "GRACE", 0.1)
     monkeypatch.setattr(p2p, "ABORT_PATIENCE", 0.2)
@@ -383,6 +387,7 @@ async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
     assert all(link.closed for link in nodes.links.values())
 
 
+@pytest.mark.slow
 async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() -> None:
     feed, nodes = feed_of(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0)
     try:
@@ -491,6 +496,7 @@ async def test_a_retest_after_the_gpus_were_given_back_starts_only_the_nodes_it_
     assert [m.attempts for m in feed.model.history(Layer.P2P, "a:0", "b:0")] == [1, 2]
 
 
+@pytest.mark.slow
 async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -508,6 +514,7 @@ async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_momen
     assert "no socket interface found" in (latest.error or "")
 
 
+@pytest.mark.slow
 async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "RANKS_SETTLE", 0.2)
     feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, slow_ranks={"b": 2.0}))

@@ -130,6 +130,7 @@ async def test_the_files_of_the_inspector_are_read_where_the_ranks_have_them(mon
     assert not [message for message in nodes.links["b"].sent if message.get("name") == "inspector"]
 
 
+@pytest.mark.slow
 async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
 
 
 @pytest.mark.parametrize(("state", "most"), [(JobState.MOVES, 5), (JobState.HANGS, 1000)])
+@pytest.mark.slow
 async def test_costly_samples_of_a_job_that_is_well_are_rare(
     state: JobState, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -455,6 +455,7 @@ async def test_nodes_are_probed_again_when_that_is_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = NodeClient.probe
 

@@ -105,6 +105,7 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["spawn", "standby"])
+@pytest.mark.slow
 async def test_a_rank_host_waits_for_no_probes(kind: str) -> None:
     pipe = SlowPipe(0.001)
     link = await start(pipe)

@@ -202,6 +202,7 @@ async def test_gates_bound_logins_and_let_go_of_what_hangs(monkeypatch: pytest.M
     assert most == 2
 
 
+@pytest.mark.slow
 async def test_a_slow_name_server_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
 

@@ -313,6 +313,7 @@ async def test_a_configuration_from_a_pipe_is_not_read_again(tmp_path: Path) -> 
 
 
 @needs_ssh
+@pytest.mark.slow
 async def test_a_first_host_that_hangs_delays_the_others_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ MAX_NAMED = 64
 REPORTS_PER_SECOND = 100
 #: Minimum time (s) between two reports of a rank during the rounds.
 LEAST_INTERVAL = 0.5
-#: Minimum time (s) of a transfer of which it can be told that it does not end, if its deadline has as much twice.
+#: Minimum time (s) after which a transfer that has not ended is stuck, if the deadline is twice as long.
 LEAST_TIME = 3.0
 #: Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours.
 MAX_FULL_MESH = 64
