@@ -80,21 +80,14 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding], *, stri
     strays = node_faults(tally, findings).strays
     spared = [*relayed, *_slow_by_load(tally, findings)]
     ok[spared], bad[spared] = True, False
-    fit = np.zeros(len(ends), dtype=bool)
-    for column in (table.source, table.target):
-        fit[column[ok]] = True
-    fit &= ~np.array([model.gone(name) is not None for name in names])[node]
     by_chance = {name: one for one in findings for name in nodes_by_chance(one)}
-    lost = frozenset[str]().union(*(explained_endpoints(model, one) for one in findings if nodes_by_chance(one)))
-    fit &= ~np.array([str(end) in lost for end in ends])
+    fit = _fit(model, table, ok, findings)
     if not strict:
         bad[[tally.place[pair] for pair in strays]] = False
     a, b = table.source[bad], table.target[bad]
-    blamed = {node for one in findings for node in one.at_fault}
-    later = np.array([name in blamed for name in names])
-    whole = np.ones(len(names), dtype=bool)
+    later = np.isin(names, [name for one in findings for name in one.at_fault])
+    whole = ~np.array([name in by_chance for name in names])
     whole[node[~fit]] = False
-    whole &= ~np.array([name in by_chance for name in names])
     whole[node[a[node[a] == node[b]]]] = False
     chosen, exact = independent(whole, node[a], node[b], later)
     kept = chosen[node]
@@ -104,28 +97,24 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding], *, stri
     beside[a[kept[b]]] = False
     joining, _ = independent(beside, a, b, later[node])
     most, _ = independent(fit, a, b, later[node])
-    if most.sum() <= kept.sum() + joining.sum():
-        most[:] = False
+    most &= most.sum() > kept.sum() + joining.sum()
     numbers, domains = _by_domain(model, places, chosen)
     kinds = [model.table.of_node(names[number])[0].name for number in numbers.tolist()]
     order, ring = _ordered(names, numbers, _hops(model, table, ok, node, numbers), kinds)
-    ranks = tuple(end for name in order for end in model.table.of_node(name))
     hit = {names[number] for number in set(node[np.concatenate((a, b))].tolist())}
     reasons, chosen_names = _reasons(model), frozenset(order)
-    left_out = {
-        name: by_chance.get(name)
-        or (
-            _cause(model, name, findings, strays, chosen_names)
-            if name in hit or model.gone(name)
-            else _reason(model, name, fit, reasons)
-        )
-        for name in dict.fromkeys((*model.nodes, *names))
-        if name not in chosen_names
-    }
+    left_out: dict[str, Finding | str] = {}
+    for name in dict.fromkeys((*model.nodes, *names)):
+        if name in by_chance:
+            left_out[name] = by_chance[name]
+        elif name not in chosen_names and (name in hit or model.gone(name)):
+            left_out[name] = _cause(model, name, findings, strays, chosen_names)
+        elif name not in chosen_names:
+            left_out[name] = _reason(model, name, fit, reasons)
     tested = sum(1 for one, other in tally.between if one != other and {one, other} <= chosen_names)
     return HealthySet(
         tuple(order),
-        ranks,
+        tuple(end for name in order for end in model.table.of_node(name)),
         _of(ends, joining),
         _of(ends, most),
         left_out,
@@ -136,8 +125,19 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding], *, stri
         len(order) * (len(order) - 1) - tested,
         ring,
         domains,
-        {} if strict else {pair: verdict for pair, verdict in strays.items() if chosen_names.issuperset(_nodes(pair))},
+        {} if strict else {pair: strays[pair] for pair in strays if chosen_names.issuperset(_nodes(pair))},
     )
+
+
+def _fit(model: Model, table: PairTable, ok: Flags, findings: Sequence[Finding]) -> Flags:
+    """Return which endpoints passed a test, are on a node that is there, and do not work by chance."""
+    ends = model.endpoints
+    fit: Flags = np.zeros(len(ends), dtype=bool)
+    for column in (table.source, table.target):
+        fit[column[ok]] = True
+    lost = frozenset[str]().union(*(explained_endpoints(model, one) for one in findings if nodes_by_chance(one)))
+    fit &= np.array([model.gone(end.node) is None and str(end) not in lost for end in ends])
+    return fit
 
 
 def _nodes(pair: Pair) -> set[str]:

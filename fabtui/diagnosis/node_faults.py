@@ -13,7 +13,7 @@ from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Verdict
 
-#: Maximum share of the tested pairs of a node that are stray; more of them are no accident.
+#: Maximum share of the tested pairs of a node that are stray; more of them are not an accident.
 _MOST_STRAY = 0.02
 #: Rule about nodes that are gone, which may have no pair.
 _LOST = "FT001"
@@ -37,14 +37,14 @@ def node_faults(tally: Tally, findings: Sequence[Finding]) -> NodeFaults:
     holders: dict[Pair, frozenset[str]] = {}
     explained: set[Pair] = set()
     for one in findings:
+        if one.blames is not None and one.blames.kind is not Kind.PAIR:
+            explained |= one.cells
         if one.severity is not Severity.BAD:
             continue
         mine = frozenset(one.at_fault)
         if mine and (one.cells or one.rule.id == _LOST):
             for node in one.at_fault:
                 causes.setdefault(node, one)
-        if one.blames is not None and one.blames.kind is not Kind.PAIR:
-            explained |= one.cells
         for pair in one.cells & tally.bad.keys() if mine else ():
             if ends := mine.intersection(map(node_of, pair)):
                 holders.setdefault(pair, ends)

@@ -1,4 +1,4 @@
-"""A rank of a training on CPUs that goes wrong as a file says; not a test.
+"""A rank of a training on CPUs that goes wrong in the way that a file names; not a test.
 
 Usage: RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.2.0.1 MASTER_PORT=29500 python faulty_training.py FOLDER
 

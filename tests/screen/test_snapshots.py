@@ -88,7 +88,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("minus",), "fabric", ("plus",)),
     (("plus",), "2 nodes", ("escape",)),
     (("v",), "T timed out  n000:3 > n001:2", ("v",)),
-    (("t",), "gone for", ("escape",)),
+    (("t",), "own pairs", ("escape",)),
     (("F",), "6 findings, 3 pairs", ("escape",)),
     (("f",), "words that all match", ("escape",)),
     (("g",), "n060:3>n061:5", ("escape",)),

@@ -142,7 +142,7 @@ async def test_a_pair_under_test_is_quiet(opened: Opened) -> None:
         assert max(style.bgcolor.triplet) < 0x40
         shown = [strip.text for strip in app.main.grid.render_lines(app.main.grid.size.region)]
         assert sum("▸" in line for line in shown) == 1
-        assert not any("running" in line for line in shown), "forty cells would say it"
+        assert not any("running" in line for line in shown), "forty cells would have the word"
 
 
 async def test_the_mark_at_a_value_that_is_tested_again_is_in_the_legend(opened: Opened) -> None:

@@ -173,7 +173,7 @@ def _groups(log: JobEvidenceLog) -> list[JobGroup]:
 def _without_left(members: dict[_Key, _Members]) -> tuple[dict[_Key, _Members], tuple[JobPlace, ...]]:
     """Return the ranks of each job, and apart the processes that an earlier job has left.
 
-    These have no connection any more, while the ranks of a job have, and are no rank that it would miss.
+    These no longer have a connection, while the ranks of a job have one, and the job does not miss them.
     """
     joined = {key for key, rows in members.items() if any(rank.connected for _, rank in rows)}
     kept: dict[_Key, _Members] = {}

@@ -375,7 +375,7 @@ _WORDS = {
     CellStyle.WRONG: "data",
     CellStyle.INCONCLUSIVE: "unclear",
     CellStyle.SKIPPED: "skipped",
-    # Many pairs are tested at once: the sign says it.
+    # Many pairs are tested at once: a sign is enough.
     CellStyle.RUNNING: "",
     CellStyle.GONE: "gone",
     CellStyle.UNTESTED: "",

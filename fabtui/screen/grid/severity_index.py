@@ -118,7 +118,7 @@ class SeverityIndex(CellMatrix):
         return rows[row], columns[column]
 
     def order(self, order: RowOrder, at_fault: Sequence[int] = ()) -> list[int]:
-        """Return the positions in an order; that by blame begins with those of nodes ``at_fault``."""
+        """Return the positions in an order; by blame, endpoints of the nodes ``at_fault`` come first."""
         if order is RowOrder.BADNESS:
             # Rows with the most failed and timed-out cells first, then those with the most slow ones.
             hard = (self.levels >= Level.TIMEOUT).sum(1)

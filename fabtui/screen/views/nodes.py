@@ -147,7 +147,7 @@ def _fault_cell(record: NodeRecord, faults: NodeFaults, counts: PairCounts, now:
 
 
 def folded_rows(rows: list[TableRow], faults: NodeFaults, counts: PairCounts, *, is_open: bool) -> list[TableRow]:
-    """Return rows with those of nodes without a fault of their own as one, if they are many, or below it if open."""
+    """Return rows; many nodes without a fault of their own are one row, or rows below it if it is open."""
     others = [row for row in rows if row.cells[_FAULT].key[0] == 2]
     if len(others) < _FEWEST_FOLDED or len(others) == len(rows):
         return rows

@@ -219,7 +219,7 @@ class LayerTabs(TextLine):
         least = sum(len(f"{one.spec.key} {one}") + len(numbers.get(one, ("", ""))[0]) + 1 for one in layers) - 1
         blank = "" if least + len(layers) > width else " "
         if least > width:
-            # Cut names say less than none.
+            # A cut name is worth less than none.
             names = {one: name if one is layer or one in numbers else "" for one, name in names.items()}
         parts: list[Part] = []
         spans = []

@@ -31,7 +31,7 @@ RETRY = 60.0
 #: Maximum time (s) of a snapshot from the first answer of a node, for which it waits longer, as a login may take its
 #: time on a busy machine.
 SNAPSHOT, _LOGIN = 5.0, 45.0
-#: Time (s) for the logs of a job that has no process any more.
+#: Time (s) for the logs of a job that no longer has a process.
 _LOGS = 15.0
 #: Time (s) without progress after which a job hangs in a snapshot.
 PATIENCE = 3.5

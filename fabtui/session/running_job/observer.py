@@ -227,7 +227,7 @@ class JobObserver:
         if node not in self._seen:
             self._without[node] = value
         if self._seen:
-            # A node whose ranks have ended reports that, too, and so does one without a rank beside those of the job.
+            # A node whose ranks have ended reports that, too. So does a node without ranks beside the nodes of the job.
             self._began = now if self._began is None else self._began
             if node in self._seen:
                 self._emit(node, JobSource.ACTIVITY, value)

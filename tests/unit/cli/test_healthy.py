@@ -47,7 +47,7 @@ def test_a_good_session_has_exit_code_0_and_a_host_file_that_fabtui_reads(tmp_pa
 
 
 def test_stray_pairs_leave_no_node_out_and_are_written_for_a_retest(tmp_path: Path, capsys: Out) -> None:
-    """Of five nodes, ``e`` has a bad NIC; one pair of 192 at ``a`` and ``b`` and one at ``c`` and ``d`` are strays."""
+    """Node ``e`` of five has a bad NIC; one pair of 192 at ``a`` and ``b`` and one at ``c`` and ``d`` are strays."""
     strays: dict[tuple[str, str], Verdict | float] = {
         ("a:0", "b:1"): Verdict.TIMEOUT,
         ("c:3", "d:3"): 0.3,

@@ -213,6 +213,10 @@ def test_nodes_to_drain_are_named_in_the_text(
 
 #: Formats of facts that are in no rule: they are shown, and why nothing is judged.
 NOT_JUDGED = {
+    "nixlbench": "rates of one pair, without the names of its ends",
+    "node-pairs": "its answer names the node that slow pairs share",
+    "nvshmem-perftest": "rates of one pair, without the names of its ends",
+    "ucx_perftest": "rates of one pair, without the names of its ends",
     "dcgmi-diag": "its own verdicts are its warnings",
     "ethtool-S": "counters since an unknown time; the live probe compares two readings",
     "ethtool-a": "pause frames may be off where priorities have them",

@@ -40,7 +40,10 @@ ALONE = "no other GPU on n0 to compare with: either GPU, or the link between the
         ({"retest": PATH, "wrong": "1 byte wrong in 64 KiB"}, ["Only this path: both GPUs work with others.",
                                                             "1 byte wrong in 64 KiB."]),
         ({"meaning": "E18, nothing listens there"}, ["Nothing listens there."]),
-        ({"by_node": [(("n0",), "transfer: no byte in 2 s (made by the lab: drop)")]}, ["n0: transfer: no byte in 2 s."]),
+        (
+            {"by_node": [(("n0",), "transfer: no byte in 2 s (made by the lab: drop)")]},
+            ["n0: transfer: no byte in 2 s."],
+        ),
         ({}, []),
     ],
 )  # fmt: skip
