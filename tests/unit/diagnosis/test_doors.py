@@ -1,7 +1,7 @@
 """One knowledge behind every door: the same fault has the same finding in all commands and outputs.
 
-A fault is one file of the folder ``faults``, with its evidence for each door. Where that is made of samples, it is a row
-of `FAULTS`. Behind each door the same rule or entry of the error catalogue comes first, with the same cause and a
+A fault is one file of the folder ``faults``, with its evidence for each door. Where that is made of samples, it is a
+row of `FAULTS`. Behind each door the same rule or entry of the error catalogue comes first, with the same cause and a
 fitting command. A new rule needs its fault.
 """
 
