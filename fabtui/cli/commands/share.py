@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     identities = Identities(tuple(getattr(args, "also", ())))
     for value in source.values():
         identities.gather(value)
-    rewriter = Rewriter(identities, getattr(args, "salt", "").encode() or secrets.token_bytes(32))
+    rewriter = Rewriter(identities, os.fsencode(getattr(args, "salt", "")) or secrets.token_bytes(32))
     out = user_path(args.out) if "out" in args else _beside(path, rewriter)
     _check(path, out)
     with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
