@@ -153,6 +153,7 @@ def test_no_more_than_the_most_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wide", "lines", "json"])
+@pytest.mark.timeout(300)
 def test_a_text_of_64_mib_takes_at_most_400_mib(tmp_path: Path, kind: str) -> None:
     warning = b"n0:12:34 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n"
     head, part, end = {
