@@ -493,7 +493,7 @@ CASES: dict[str, Case] = {
 
 
 def all_kinds() -> list[type[DOMNode]]:
-    """Every class of the screen that has bindings, whether it is in a list or not; `StartApp` has its own tests."""
+    """Every class of the screen that has bindings, in a list or not; keys of `StartApp` are in `test_start`."""
     found: dict[str, type[DOMNode]] = {}
     for module in pkgutil.walk_packages(fabtui.screen.__path__, "fabtui.screen."):
         for thing in vars(importlib.import_module(module.name)).values():
