@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from string import digits
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
@@ -47,7 +46,7 @@ from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.diagnosis.knowledge.xids import nvlink_report
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
-from fabtui_node.parsers.nccl.log_lines import NODES, NcclLine, parse_line
+from fabtui_node.parsers.nccl.log_lines import NODES, parse_line
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 #: PyTorch prints the month without a leading zero (``E704`` is 4 July), glog with one (``E0704``). ``dmesg -T`` prints
@@ -97,8 +96,8 @@ _DIAGNOSED = re.compile(
 )
 #: What differs between the processes that NCCL prints the same for: stamp, host, process, and line of the source.
 _NCCL_HEAD = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z? )?[\w.-]{1,253}:\d{1,10}:\d{1,10} \[-?\d{1,5}\]"
-    r"( [\w./+-]{1,120}:\d)?\d{0,6}(?= )",
+    r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z? )?([\w.-]{1,253}):\d{1,10}:\d{1,10} \[(-?\d{1,5})\]"
+    r"(?:( [\w./+-]{1,120}:\d)\d{0,6})?",
     re.ASCII,
 )
 #: How the names of Xids begin.
@@ -294,7 +293,7 @@ class LogReader:
         for number, line in enumerate(lines[:MOST_LINES]):
             shown = _shown(line).strip()
             last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
-            alike = _NCCL_HEAD.sub(r"host:1:1 [0]\1", shown, count=1) if " NCCL " in shown else shown
+            alike = _NCCL_HEAD.sub(r"host:1:1 [0]\3", shown, count=1) if " NCCL " in shown else shown
             marks = _marks_of(alike)
             # What other programs advise is not examined.
             if not last_error and marks in ([], [_QUOTES], [_INFORM]):
@@ -396,18 +395,16 @@ class LogReader:
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         head, nccl, _ = raw.partition(" NCCL ")
-        # The line of the source is no part of what is looked for.
-        bare = head.rstrip(digits)
-        printed = _printed_by(head if bare == head else f"{bare}0") if nccl else None
+        printed = _printed_by(head) if nccl else None
         rank = _rank_of(raw)
         if " NCCL DIAG " in raw and (about := _DIAGNOSED.search(raw)):
             # The line begins with the process that writes the report, which is of all ranks.
             who = ", ".join(part for part in about.groups() if part)
             return LogPlace(self._files, number + 1, clock.at(number), who, raw)
         named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
-        host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
+        host = f"{printed[0]} [{printed[1]}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
-        return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
+        return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed[0] if printed else "")
 
     def _returns(self, number: int, raw: str, clock: _Clock) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
@@ -557,10 +554,12 @@ def failure_in(line: str) -> Meaning | None:
     return None if failure is None or failure.role == "notice" or failure.cause_if else failure
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _printed_by(head: str) -> NcclLine | None:
-    """Return the host and GPU in the text before the name of NCCL; few heads are in a log."""
-    return parse_line(f"{head} NCCL WARN ")
+def _printed_by(head: str) -> tuple[str, int] | None:
+    """Return the host and GPU in the text before the name of NCCL."""
+    if match := _NCCL_HEAD.fullmatch(head):
+        return match[1], int(match[2])
+    line = parse_line(f"{head} NCCL WARN ")
+    return (line.host, line.device) if line else None
 
 
 @functools.cache

@@ -325,7 +325,7 @@ class _Parser:
     def line(self, line: str) -> None:
         parsed = parse_line(line)
         bare = None if parsed else _BARE.search(line)
-        if version := VERSION.search(line):
+        if "NCCL version" in line and (version := VERSION.search(line)):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if parsed is None and bare is None:
             if self._wrapped and line.strip() and self.warns and not is_prompt(line):
