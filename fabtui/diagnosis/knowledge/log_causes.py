@@ -293,7 +293,8 @@ class LogReader:
         for number, line in enumerate(lines[:MOST_LINES]):
             shown = _shown(line).strip()
             last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
-            alike = _NCCL_HEAD.sub(r"host:1:1 [0]\3", shown, count=1) if " NCCL " in shown else shown
+            head = _NCCL_HEAD.match(shown) if " NCCL " in shown else None
+            alike = f"host:1:1 [0]{head[3] or ''}{shown[head.end() :]}" if head else shown
             marks = _marks_of(alike)
             # What other programs advise is not examined.
             if not last_error and marks in ([], [_QUOTES], [_INFORM]):
