@@ -102,10 +102,10 @@ def watch(path: Path, seconds: float, kbit: float = 0.0) -> int:
     terminal.end()
     waits.sort()
     middle, most, late = waits[len(waits) // 2], waits[-1], waits[len(waits) * 95 // 100]
+    what = f"{NODES[kbit > 0]} nodes, {RATE} results/s{f', {kbit:g} kbit/s' if kbit else ''}"
     print(
-        f"{NODES[kbit > 0]} nodes, {RATE} results/s{f', {kbit:g} kbit/s' if kbit else ''}: key to frame median "
-        f"{middle:.1f}, 95 % {late:.1f}, most {most:.1f} ms (bar {bar:g} {held(late, bar)}); {len(waits)} keys, {lost} lost; "
-        f"{cpu:.0%} of a core"
+        f"{what}: key to frame median {middle:.1f}, 95 % {late:.1f}, most {most:.1f} ms "
+        f"(bar {bar:g} {held(late, bar)}); {len(waits)} keys, {lost} lost; {cpu:.0%} of a core"
     )
     if screen.missing:
         print(f"NOT DRAWN: {b', '.join(sorted(screen.missing)).decode()}")

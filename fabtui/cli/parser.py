@@ -16,7 +16,6 @@ from fabtui.config.values import nearest
 from fabtui.errors import InputError
 from fabtui.version import __version__
 
-_NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
 LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang")
 #: The commands that people use, in the order of the help, with a line each; see `place_of` for their modules.
@@ -225,10 +224,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit with code 2 and one line with the problem and the help to read."""
         if message.startswith("argument COMMAND: invalid choice"):
             # The value of a misspelled option is taken for the command.
-            wrong = unknown_option(self._words, APP)
-            word = message.partition("invalid choice: ")[2].partition(" (choose from ")[0]
-            near = nearest(word.strip("'\""), [*COMMANDS, *FURTHER]) or f"; {_NODES_HINT}"
-            message = wrong or f"unknown command {word}{near}"
+            message = unknown_option(self._words, APP) or message
         self._leave(self._in_plain_words(message), self.prog)
 
     def _in_plain_words(self, message: str) -> str:

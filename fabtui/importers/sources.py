@@ -330,7 +330,7 @@ def _members(archive: bytes) -> Iterator[Content]:
     left = MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
-            members = [member for member in packed.infolist() if not member.is_dir()]
+            members = [member for member in packed.infolist() if not member.filename.endswith("/")]
             if not members:
                 raise InputError("an archive (zip) without files")
             for member in members[:MOST_MEMBERS]:

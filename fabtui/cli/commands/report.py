@@ -195,8 +195,9 @@ def _target(kind: str, text: str) -> tuple[Path, bool]:
         raise InputError(f"--{kind}: {text!r} should end in .{kind}, or name a folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--{kind}: cannot make the folder {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"--{kind}: cannot make the folder {path}: {reason}") from None
     return path, True
 
 

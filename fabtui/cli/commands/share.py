@@ -35,7 +35,7 @@ examples:
   fabtui share session.jsonl.gz                show what is replaced, ask, write a copy beside it
   fabtui share session.jsonl.gz -o bug.jsonl.gz --also mysite
   fabtui share pairs.csv --salt "$SECRET" --yes
-  fabtui share --check session-shared.jsonl.gz list what to read once more before you send it
+  fabtui share --check pairs-shared.csv        list what to read once more before you send it
 
 The original is not changed. The copy replays, reads and diagnoses as the original does: n060 becomes for example h071,
 with the order and the groups of the names. What might be a name and was not recognised is listed: look at it.
@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     identities = Identities(tuple(getattr(args, "also", ())))
     for value in source.values():
         identities.gather(value)
-    rewriter = Rewriter(identities, getattr(args, "salt", "").encode() or secrets.token_bytes(32))
+    rewriter = Rewriter(identities, os.fsencode(getattr(args, "salt", "")) or secrets.token_bytes(32))
     out = user_path(args.out) if "out" in args else _beside(path, rewriter)
     _check(path, out)
     with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
