@@ -63,6 +63,8 @@ _STAMP = re.compile(
 TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
 #: Length of a line in which its time stamp is looked for.
 _STAMP_WITHIN = 200
+#: Maximum number of characters of a stamp before and after the time of day.
+_DATE, _FRACTION = 16, 20
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
 MOST_LINES = 2_000_000
 MOST_ERRORS = 200_000
@@ -763,8 +765,13 @@ def stamp_of(line: str) -> datetime | None:
     last year that has its day.
     """
     head = line[:_STAMP_WITHIN]
-    match = _STAMP.search(head) if TIME.search(head) else None
-    if match is None:
+    near = (
+        match
+        for time in TIME.finditer(head)
+        if (match := _STAMP.search(head, max(0, time.start() - _DATE), time.end() + _FRACTION))
+        and match.start() <= time.start()
+    )
+    if (match := next(near, None)) is None:
         return None
     part = (match["part"] or match["fraction"] or match["second"] or "0")[:6].ljust(6, "0")
     if match["iso"]:
