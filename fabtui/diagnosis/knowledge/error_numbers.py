@@ -166,9 +166,11 @@ _OF_LIBRARY = re.compile(
 
 def entry_of_number(line: str) -> Meaning | None:
     """Return the entry about the completion status or CUDA error that a line of any program has."""
-    if _OF_LIBRARY.search(line) is None or (number := number_in(line)) is None:
+    # Most lines have no such number, which is seen sooner than the words of a library.
+    if _LINES.keys().isdisjoint(_patterns().owners(line)) or _OF_LIBRARY.search(line) is None:
         return None
-    return _entry(number) if number.table in ("completion", "cuda") else None
+    number = number_in(line)
+    return _entry(number) if number is not None and number.table in ("completion", "cuda") else None
 
 
 class ShortCode(NamedTuple):

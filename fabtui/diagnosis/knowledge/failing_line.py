@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.sanitize import one_line
 
 #: Length of a line that is examined, and of a quotation.
@@ -40,6 +41,14 @@ def _form(name: str) -> re.Pattern[str]:
     return re.compile("|".join(load("failing_lines")["patterns"][name]), ignore)
 
 
+@functools.cache
+def _forms() -> PatternSet[str]:
+    forms = {name: _form(name) for name in ("loud", "sounds", "informs", "harmless", "frame")}
+    return PatternSet(
+        (name, f"(?i){form.pattern}" if form.flags & re.I else form.pattern) for name, form in forms.items()
+    )
+
+
 def sounds() -> tuple[str, str]:
     """Return two patterns: each line that sounds like a failure matches one of them."""
     return _form("loud").pattern, f"(?i){_form('sounds').pattern}"
@@ -57,16 +66,20 @@ class Loudness(IntEnum):
 def loudness(line: str) -> Loudness:
     """Return how clearly a line names a failure."""
     text = line[:_LONGEST]
-    loud = _form("loud").search(text)
-    if _form("table").match(text):
-        return Loudness.NONE
+    possible = _forms().owners(text)
+
+    def has(form: str) -> bool:
+        return form in possible and _form(form).search(text) is not None
+
+    loud = has("loud")
     if (
-        (loud is None and not _form("sounds").search(text))
-        or _form("informs").search(text)
-        or (_form("harmless").search(text) and not EXCEPTION.match(text))
+        not (loud or has("sounds"))
+        or _form("table").match(text)
+        or has("informs")
+        or (has("harmless") and not EXCEPTION.match(text))
     ):
         return Loudness.NONE
-    if _form("frame").search(text):
+    if has("frame"):
         return Loudness.FRAME
     return Loudness.LOUD if loud else Loudness.WORDS
 
