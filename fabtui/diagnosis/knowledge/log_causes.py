@@ -29,10 +29,12 @@ from fabtui.diagnosis.knowledge.failing_line import (
     EXCEPTION,
     Loudness,
     advised,
+    in_chain,
     is_code,
     loudness,
     message_of,
     printer,
+    reason_of,
     sounds,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
@@ -290,6 +292,9 @@ class LogReader:
             # What other programs advise is not examined.
             if not last_error and marks in ([], [_QUOTES], [_INFORM]):
                 continue
+            if line.startswith(" ") and (chained := in_chain(lines, number)) != line:
+                shown = chained
+                marks = _marks().owners(shown)
             self._examined += 1
             if self._examined > MOST_ERRORS:
                 self.cut = True
@@ -318,6 +323,7 @@ class LogReader:
             self._returns(number, raw, clock)
         elif (meaning := _meaning_of_xid(raw) or _known(raw, reported, marks, self._programs)) is not None:
             self._settle(clock)
+            meaning = self._unwrapped(meaning, raw)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -326,6 +332,13 @@ class LogReader:
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (_FAILS in marks or reported):
             self._unexplained(number, raw, clock, marks, reported)
+
+    def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
+        """Return what the innermost reason of a line means, where its entry is about what wraps it."""
+        if not meaning.follows or not (reason := reason_of(raw)):
+            return meaning
+        own = meaning_of(reason, programs=self._programs) or general_meaning(reason)
+        return own if own is not None and own.id in meaning.follows else meaning
 
     def _unexplained(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
@@ -336,8 +349,12 @@ class LogReader:
                 self._pending = number, raw, None
             return
         loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+        if loud > Loudness.FRAME and "Traceback (most recent" in "".join(self._text[number + 1 : number + 2]):
+            loud = Loudness.FRAME
         failure = stage_failure(raw, reported, programs=self._programs)
-        kind = general_meaning(raw, _entries(marks)) if loud > Loudness.FRAME else None
+        message = message_of(raw, self._text[max(0, number - AROUND) : number])
+        possible = _entries(marks) if message == raw else None
+        kind = general_meaning(message, possible) if loud > Loudness.FRAME else None
         if loud > Loudness.FRAME and (failure is None or is_general(failure) or " NCCL " not in raw):
             of_field = kind if kind is not None and "field" in self._programs else None
             failure = entry_of_number(raw) or of_field or failure
