@@ -126,7 +126,7 @@ _VALUES = {
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
     "port": re.compile(
-        r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+        r"\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
     ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
