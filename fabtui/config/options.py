@@ -306,7 +306,7 @@ _RESUME = (
 )
 _SHARE = (
     OptionSpec("file", "recording, CSV or JSON of a session", "", ("share",), metavar="FILE", positional="1"),
-    OptionSpec("check", "write nothing: list what in a copy still looks like a name or secret", "output", ("share",),
+    OptionSpec("check", "write nothing: list what still looks like a name or secret", "output", ("share",),
         "switch"),
     OptionSpec("out", "the copy", "output", ("share",), metavar="FILE", default="NAME-shared beside it", short="-o"),
     OptionSpec("also", "also replace this word, such as the name of a site", "output", ("share",), "list", "WORD"),

@@ -104,6 +104,7 @@ def _tables() -> dict[str, list[tuple[str, int]]]:
         "fabtui.diagnosis.knowledge.error_catalogue": [(one.pattern, 0) for one in meanings() if one.pattern],
         "fabtui.diagnosis.knowledge.failure_stage": [(text, 0) for one in stages() for text in (one.files, one.words)],
         "fabtui.diagnosis.links.lone_counters": [(row["pattern"], 0) for row in load("counters")["counter"]],
+        "fabtui.importers.formats.stack_dumps": [(row["pattern"], 0) for row in load("stack_frames")["frame"]],
         "fabtui.importers.catalogue": [(form.aliases, 0) for form in formats().values() if form.aliases],
         "fabtui.transport.launcher": [
             *((rule.pattern, 0) for rule in launcher.VIA),

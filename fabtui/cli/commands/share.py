@@ -35,7 +35,7 @@ examples:
   fabtui share session.jsonl.gz                show what is replaced, ask, write a copy beside it
   fabtui share session.jsonl.gz -o bug.jsonl.gz --also mysite
   fabtui share pairs.csv --salt "$SECRET" --yes
-  fabtui share --check session-shared.jsonl.gz list what to read once more before you send it
+  fabtui share --check pairs-shared.csv        list what to read once more before you send it
 
 The original is not changed. The copy replays, reads and diagnoses as the original does: n060 becomes for example h071,
 with the order and the groups of the names. What might be a name and was not recognised is listed: look at it.

@@ -93,7 +93,8 @@ def test_a_pickle_with_code_is_not_read(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_every_recorded_state(capsys: Out) -> None:
-    reports = sorted(RAS.glob("*.txt"))
+    # Texts of other versions are samples of the reader alone.
+    reports = [path for path in sorted(RAS.glob("*.txt")) if not path.stem.startswith("nccl-")]
     assert {path.stem for path in reports} == set(STATES)
     assert entry.main(["read", "--json", *map(str, reports)]) == 0
     for path, line in zip(reports, capsys.readouterr().out.splitlines(), strict=True):

@@ -58,7 +58,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 _CODE = re.compile(r"\b(?:FT\d{3}|E\d{1,2}|J\d{2})\b")
 _ERROR_CODE = re.compile(r"means: (E\d{1,2}),|: (E\d{1,2}) ")
 #: The rule of a finding, which may name others: at the end of its title, or behind its severity.
-_RULE = re.compile(r"  ((?:FT|J)\d{2,3})$|^(?:bad|warn|note), ((?:FT|J)\d{2,3}) ", re.MULTILINE)
+_RULE = re.compile(r"  ((?:FT|J)\d{2,3})$|^- (?:bad|warn|note), ((?:FT|J)\d{2,3}) ", re.MULTILINE)
 NCCL_LINE = "n060:71:93 [3] NCCL INFO NCCL version 2.28.9+cuda12.9\n"
 WARN = "n060:71:93 [3] NCCL WARN "
 

@@ -255,7 +255,6 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
         ("n000:1 > n001:2 timed out", 1),
         ("n000:0 > n000:3 slow", 1),
     ]
-    assert all("deliberate lab fault" in evidence(one) for one in found)
     assert found[2].next == ("ssh n000 nvidia-smi topo -p2p n", "ssh n000 nvidia-smi nvlink -e -i 0,3")
 
 

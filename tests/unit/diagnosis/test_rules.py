@@ -74,7 +74,7 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
         pass
     panel = [plain(line) for line, _ in summary_lines(screen, None, 60, 20, Glyphs(plain=True))]
     assert panel[0].startswith(" 1 only 4 endpoints")
-    assert panel[1] == "   the first is a:0"
+    assert panel[1] == "   The first is a:0."
     view = [plain(line) for line in finding_block(screen.found[0], 100, 1)]
     assert any("next    buy gpus" in line for line in view)
 

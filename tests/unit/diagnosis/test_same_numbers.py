@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import itertools
 import json
 import re
@@ -102,8 +103,9 @@ def _text(recording: Path, out: pytest.CaptureFixture[str]) -> str:
 
 
 def _report(recording: Path, out: pytest.CaptureFixture[str]) -> str:
-    entry.main(["report", str(recording), "-o", "-"])
-    return re.sub(r"[\\`]", "", out.readouterr().out)
+    page = recording.with_name("report.html")
+    entry.main(["report", str(recording), "-o", str(page)])
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text().replace("<td", "|<td")))
 
 
 def _json(recording: Path, out: pytest.CaptureFixture[str]) -> str:

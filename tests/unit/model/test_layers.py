@@ -70,10 +70,10 @@ def test_a_larger_value_is_the_worse_one_where_less_is_better(make_model: Maker,
     model = nodes_with(make_model, layer, {(0, 1): 3.0, (0, 2): 0.3}, "ms").model()
     lines = grid(model, Layer(layer), ASCII, 16)
     assert (sign(lines, 0, 1), sign(lines, 0, 2), sign(lines, 1, 2)) == ("8", ".", ".")
-    assert "8 more" in " ".join(lines)
+    assert "8 over 1.18 x" in " ".join(lines)
     shares = [ratio(Layer(layer), value, 1.0) for value in (3.0, 0.3)]
     assert [style_of(Verdict.OK, share) for share in shares] == [CellStyle.LOW, CellStyle.GOOD]
-    assert (CellStyle.LOW, "more") in meanings(Layer(layer))
+    assert (CellStyle.LOW, "over 1.18 x") in meanings(Layer(layer))
 
 
 @pytest.mark.parametrize(("layer", "worst"), [("tcp", 9.0), ("ping", 9.0), ("iperf3", 1.0), ("mtu", 1.0)])
