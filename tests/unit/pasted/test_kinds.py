@@ -30,8 +30,8 @@ Caused by:
     1: grpc error: Connection refused (os error 111)
 """
 CONTAINER = (
-    "docker: Error response from daemon: failed to create task: OCI runtime create failed: runc create failed: unable to "
-    "start container process: error during container init: error running hook: exit status 1, stderr: "
+    "docker: Error response from daemon: failed to create task: OCI runtime create failed: runc create failed: "
+    "unable to start container process: error during container init: error running hook: exit status 1, stderr: "
     "nvidia-container-cli: initialization error: {}: unknown.\n"
 )
 GLOO = """\
