@@ -46,7 +46,8 @@ def reports(monkeypatch: pytest.MonkeyPatch, interval: float) -> list[list[int]]
     endpoint = SimpleNamespace(
         rank=SimpleNamespace(rank=0), world_channels=None, run=lambda task, work, phase, end: work()
     )
-    op = {"ranks": [0, 1, 2, 3], "transfers": [(1, 0), (0, 1), (2, 0), (3, 0)], "bytes": 8, "iters": 1, "warmup": 1}
+    transfers = [(1, 0), (0, 1), (2, 0), (3, 0)]
+    op = {"ranks": [0, 1, 2, 3], "transfers": transfers, "bytes": 8, "iters": 1, "warmup": 1, "turn": 0.0}
     one = groups.World(op, endpoint, SimpleNamespace(deadline=1.0, id=5))  # type: ignore[arg-type]
     monkeypatch.setattr(one, "_form", lambda end: group)
     monkeypatch.setattr(groups, "close", lambda group, failed: None)
