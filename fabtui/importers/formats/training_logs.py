@@ -15,6 +15,7 @@ from fabtui.diagnosis.job.logs.iteration_times import IterationLine, iteration_l
 from fabtui.diagnosis.job.logs.settings import Settings, printed
 from fabtui.diagnosis.knowledge.log_causes import WORK, LogPlace, LogReader
 from fabtui.importers.tables import Tables, Values, kinds
+from fabtui.sanitize import one_line
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 from fabtui_node.parsers.nccl import log_lines
