@@ -340,7 +340,8 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
 def _failing(place: LogPlace, files: Sequence[str]) -> Iterator[Block]:
     """Yield the first line that names a failure which no entry explains, with what its words alone show."""
     kind = of_line(place.kind, place.text) if place.kind else None
-    rows = [("line", _where(place, files) + one_line(place.text, 600)), ("by", one_line(place.printer, 200))]
+    rows = [("reason", one_line(reason_of(place.text), 300))]
+    rows += [("line", _where(place, files) + quotation(place.text, 600)), ("by", one_line(place.printer, 200))]
     rows += [("advises", place.advice)]
     rows += [("kind", filled(kind.text, {})), ("next", filled(kind.next, {}))] if kind else [("next", _SEARCH)]
     yield _fields("unknown to fabtui: first failing line", rows)

@@ -349,16 +349,19 @@ class LogReader:
                 self._pending = number, raw, None
             return
         loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
-        if loud > Loudness.FRAME and "Traceback (most recent" in "".join(self._text[number + 1 : number + 2]):
-            loud = Loudness.FRAME
         failure = stage_failure(raw, reported, programs=self._programs)
         message = message_of(raw, self._text[max(0, number - AROUND) : number])
         possible = _entries(marks) if message == raw else None
-        kind = general_meaning(message, possible) if loud > Loudness.FRAME else None
+        kind = None
+        if loud > Loudness.FRAME:
+            reason = reason_of(raw)
+            kind = (general_meaning(reason) if reason else None) or general_meaning(message, possible)
         if loud > Loudness.FRAME and (failure is None or is_general(failure) or " NCCL " not in raw):
             of_field = kind if kind is not None and "field" in self._programs else None
             failure = entry_of_number(raw) or of_field or failure
         if failure is None and loud:
+            if kind is None and "Traceback (most recent" in "".join(self._text[number + 1 : number + 2]):
+                loud = Loudness.FRAME
             self._sound(number, raw, clock, loud, kind)
         if failure is None:
             notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
