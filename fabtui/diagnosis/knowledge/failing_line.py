@@ -32,7 +32,7 @@ _PRINTERS = tuple(
     )
 )
 #: Labels of processes and of logging frameworks before the source of a frame.
-_LABELS = re.compile(r"^.{0,160}?\] {2,20}|^\s{1,20}")
+_LABELS = re.compile(r"^.{0,160}?\]:? {2,20}|^\s{1,20}")
 #: The number of an error in a chain of them, and what follows the innermost reason of nested ones.
 _LINK = re.compile(r"^\s{1,12}(?:\d{1,3}: )?")
 _AFTER_REASON = re.compile(r'(?:: unknown)?\.?$|", details: .{0,400}$')

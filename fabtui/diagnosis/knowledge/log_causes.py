@@ -335,10 +335,11 @@ class LogReader:
 
     def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
         """Return what the innermost reason of a line means, where its entry is about what wraps it."""
-        if not meaning.follows or not (reason := reason_of(raw)):
+        if not meaning.follows:
             return meaning
-        own = meaning_of(reason, programs=self._programs) or general_meaning(reason)
-        return own if own is not None and own.id in meaning.follows else meaning
+        reason = reason_of(raw) or raw
+        own = meaning_of(reason, programs=self._programs), general_meaning(reason)
+        return next((one for one in own if one is not None and one.id in meaning.follows), meaning)
 
     def _unexplained(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
@@ -360,7 +361,8 @@ class LogReader:
             of_field = kind if kind is not None and "field" in self._programs else None
             failure = entry_of_number(raw) or of_field or failure
         if failure is None and loud:
-            if kind is None and "Traceback (most recent" in "".join(self._text[number + 1 : number + 2]):
+            below = "\n".join(self._text[number + 1 : number + 3])
+            if kind is None and below.lstrip().startswith(("Traceback (most recent", "Caused by:")):
                 loud = Loudness.FRAME
             self._sound(number, raw, clock, loud, kind)
         if failure is None:
