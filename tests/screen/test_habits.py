@@ -246,7 +246,12 @@ async def test_the_palette_has_every_action_of_where_one_is(
             if kind.__name__ in kinds:
                 for binding in bindings_of(kind):
                     # Keys of replays are listed in replays.
-                    if "replay" not in binding.needs and binding.id not in ("app.commands", "app.interrupt", "main.connecting", "main.preflight"):
+                    if "replay" not in binding.needs and binding.id not in (
+                        "app.commands",
+                        "app.interrupt",
+                        "main.connecting",
+                        "main.preflight",
+                    ):
                         assert binding.tooltip.lower() in titles, binding.id
         assert "change the theme" in titles
 

@@ -42,7 +42,7 @@ _PROGRAMS = {
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
     "field": (
         *_FIELD.split(),
-        *("Open MPI", "parallel size", "ray.", "orted:"),
+        *("Open MPI", "parallel size", "ray.", "orted:", "ray start", "gcs_"),
     ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.

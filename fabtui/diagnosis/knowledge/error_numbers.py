@@ -94,8 +94,17 @@ class ErrorNumber(NamedTuple):
     @property
     def advice(self) -> str:
         """The first step that the number shows in any log, or ""."""
+        return str(self._row.get("next", ""))
+
+    @property
+    def alone(self) -> bool:
+        """True if it refutes what a stage advises."""
+        return "alone" in self._row
+
+    @property
+    def _row(self) -> Mapping[str, object]:
         rows = load("error_numbers")["advice"]
-        return next((row["next"] for row in rows if row["table"] == self.table and self.number in row["numbers"]), "")
+        return next((row for row in rows if row["table"] == self.table and self.number in row["numbers"]), {})
 
     @property
     def sentence(self) -> str:

@@ -118,6 +118,8 @@ def stage_failure(
     if number is None:
         return found.meaning._replace(prints=found.meaning.text)
     sentence = f"{found.meaning.text} with {number.sentence}"
+    if number.alone:
+        return found.meaning._replace(text=sentence, prints=sentence, next=number.advice, commands=())
     following = f"{number.advice} {found.meaning.next}".strip()
     return found.meaning._replace(text=sentence, prints=sentence, next=following)
 

@@ -29,10 +29,12 @@ from fabtui.diagnosis.knowledge.failing_line import (
     EXCEPTION,
     Loudness,
     advised,
+    in_chain,
     is_code,
     loudness,
     message_of,
     printer,
+    reason_of,
     sounds,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
@@ -132,7 +134,7 @@ _VALUES = {
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
     "port": re.compile(
-        r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+        r"\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
     ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
@@ -301,6 +303,9 @@ class LogReader:
             # What other programs advise is not examined.
             if not last_error and marks in ([], [_QUOTES], [_INFORM]):
                 continue
+            if line.startswith(" ") and (chained := in_chain(lines, number)) != line:
+                shown = chained
+                marks = _marks().owners(shown)
             self._examined += 1
             if self._examined > MOST_ERRORS:
                 self.cut = True
@@ -331,6 +336,7 @@ class LogReader:
             self._returns(number, raw, clock)
         elif (meaning := _meaning_of_xid(raw) or _known(alike, reported, self._programs)) is not None:
             self._settle(clock)
+            meaning = self._unwrapped(meaning, raw)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -339,6 +345,14 @@ class LogReader:
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (_FAILS in marks or reported):
             self._unexplained(number, raw, alike, clock, reported)
+
+    def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
+        """Return what the innermost reason of a line means, where its entry is about what wraps it."""
+        if not meaning.follows:
+            return meaning
+        reason = reason_of(raw) or raw
+        own = meaning_of(reason, programs=self._programs), general_meaning(reason)
+        return next((one for one in own if one is not None and one.id in meaning.follows), meaning)
 
     def _unexplained(self, number: int, raw: str, alike: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
@@ -352,12 +366,17 @@ class LogReader:
         # A stage that NCCL itself reports stands, however loudly.
         if failure is None or is_general(failure) or " NCCL " not in raw:
             loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+            kind = None
             if loud > Loudness.FRAME:
-                kind = general_meaning(raw, _entries(_marks_of(alike)))
-                failure = entry_of_number(raw) or (kind if "field" in self._programs else None) or failure
-            else:
-                kind = None
+                message, reason = message_of(raw, self._text[max(0, number - AROUND) : number]), reason_of(raw)
+                possible = _entries(_marks_of(alike)) if message == raw else None
+                kind = (general_meaning(reason) if reason else None) or general_meaning(message, possible)
+                of_field = kind if kind is not None and "field" in self._programs else None
+                failure = entry_of_number(raw) or of_field or failure
             if failure is None and loud:
+                below = "\n".join(self._text[number + 1 : number + 3])
+                if kind is None and below.lstrip().startswith(("Traceback (most recent", "Caused by:")):
+                    loud = Loudness.FRAME
                 self._sound(key, number, raw, clock, loud, kind)
         if failure is None:
             notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None

@@ -53,7 +53,7 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 # Consequences of something that another line names.
 _LATER = (
     *("Connection closed by remote peer", "Proxy Call to rank", "status=5", "WR_FLUSH"),
-    *("Failed to execute operation", "commReclaim"),
+    *("Failed to execute operation", "commReclaim", "Socket recv failed while polling"),
 )
 
 # The log of a run as a whole.
