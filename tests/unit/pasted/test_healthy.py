@@ -47,6 +47,8 @@ FAULTY = {
 }
 #: The same of real samples, which are not everywhere: the fault that each shows.
 REAL_FAULTY = {
+    "dcgmi-nvlink/all-links-down-2gpu.txt": "all links down",
+    "megatron-log/meg-2021-perf-n16.txt": "ended at the time limit",
     "dmesg-pcie/gen5-limited-to-gen4.txt": "PCIe below what the device can do",
     "dmesg-xid/aer-then-xid79.txt": "Xid 79",
     "dmesg-xid/gpud-xid119-gsp-timeout.txt": "Xid 119",

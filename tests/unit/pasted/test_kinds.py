@@ -50,7 +50,7 @@ LINK_LOCAL = "rdma.cpp:125] mlx5_0, GID: (GID_Index 1) fe:80:00:00:00:00:00:00:9
 ROWS = (
     (TRACEBACK, r"E398.*IndexError.*the setting peer_ports has no entry", r"line +\S+:3"),
     (WRAPPED, r"E258.*16 != 64", "room 7"),
-    (CHAIN, r"E18 .*n061:4222.*error: Connection refused.*sport = :4222", "rank 1"),
+    (CHAIN, r"E253 .*error: Connection refused.*connects to: n061:4222", "rank 1"),
     (CONTAINER.format("nvml error: driver not loaded"), "E45.*reason +nvml error: driver not loaded", "E101"),
     (
         CONTAINER.replace("initialization error: {}", 'exec: "vllm": executable file not found'),
