@@ -26,9 +26,11 @@ from fabtui.history.file import history_file
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp
+from fabtui.screen.context import ScreenSettings, StartChoice, StartSection
 from fabtui.screen.grid.navigation import Zoom
 from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
+from fabtui.screen.start_app import StartApp
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.history import HistoryTable
 from fabtui.screen.views.nodes import NodesTable
@@ -303,7 +305,7 @@ CASES: dict[str, Case] = {
     "topology.copy": Case(lambda w: "rails" in w.app.clipboard, before=("T",)),
     "tree.up": Case(lambda w: w.tree_line == 1, before=("T", "down", "down")),
     "tree.down": Case(lambda w: w.tree_line == 1, before=("T",)),
-    "tree.open": Case(lambda w: "no device is known" in w.text, before=("T", "end")),
+    "tree.open": Case(lambda w: w.text.count("NUMA node 0") == 2, before=("T", "end")),
     "tree.close": Case(lambda w: w.screen == "TopologyScreen" and "rail 3" not in w.text, before=("T",)),
     "tree.toggle": Case(lambda w: w.screen == "TopologyScreen" and "rail 3" not in w.text, before=("T",)),
     "tree.page-up": Case(lambda w: w.tree_line == 0, before=("T", "down", "down")),
@@ -322,18 +324,18 @@ CASES: dict[str, Case] = {
     "log.filter": Case(lambda w: w.focus == "prompt-input", before=("L",), story=talkative),
     "log.leave": Case(lambda w: "event log" not in w.text, before=("L",), story=talkative),
     "node.look": Case(lambda w: w.feed.probed == ["n000"], before=("n",)),
-    "nodes.up": chosen("n000", "down"),
-    "nodes.down": chosen("n001"),
-    "nodes.first": chosen("n000", "end"),
-    "nodes.last": chosen("n002"),
-    "nodes.page-up": chosen("n000", "end"),
-    "nodes.page-down": chosen("n002"),
-    "nodes.sort-next": sorted_by("state \u25be"),
-    "nodes.sort-previous": sorted_by("node \u25be", "right"),
-    "nodes.invert": sorted_by("node \u25b4"),
+    "nodes.up": chosen("n002", "down"),
+    "nodes.down": chosen("n000"),
+    "nodes.first": chosen("n002", "end"),
+    "nodes.last": chosen("n001"),
+    "nodes.page-up": chosen("n002", "end"),
+    "nodes.page-down": chosen("n001"),
+    "nodes.sort-next": sorted_by("own pairs \u25be"),
+    "nodes.sort-previous": sorted_by("fault \u25be", "right"),
+    "nodes.invert": sorted_by("fault \u25b4"),
     "nodes.back": Case(lambda w: w.app.screen is w.app.main, before=("t",)),
     "nodes.open": Case(lambda w: w.screen == "NodeScreen", before=("t",)),
-    "nodes.look": Case(lambda w: w.feed.probed == ["n000"], before=("t",)),
+    "nodes.look": Case(lambda w: w.feed.probed == ["n002"], before=("t",)),
     "nodes.copy": Case(lambda w: "n002" in w.app.clipboard and "memlock" in w.app.clipboard, before=("t",)),
     "main.history": Case(lambda w: w.screen == "HistoryScreen"),
     "history.back": Case(lambda w: w.app.screen is w.app.main, before=("H",)),
@@ -394,7 +396,7 @@ CASES: dict[str, Case] = {
     "main.unfilter": Case(lambda w: w.app.main.view_state.filter is None, before=("f", *"slow", "enter")),
     "main.jump": Case(lambda w: "n060:3>n061:5" in w.text and w.typed == "go "),
     "main.sort": Case(lambda w: w.rows[:2] == ["n000:1", "n000:3"] and "worst first" in w.text),
-    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n000:1" and "likely causes first" in w.text),
+    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n002:-" and "likely causes first" in w.text),
     "main.grouping": Case(lambda w: w.rows[:2] == ["n000:0", "n001:0"] and " by rail " in w.text),
     "main.list": Case(lambda w: w.app.main.view == "worst"),
     "main.other-way": Case(lambda w: w.cursor == FAILED[::-1], before=TO_THE_BAD),
@@ -446,7 +448,7 @@ CASES: dict[str, Case] = {
     "findings.down": Case(lambda w: "> ssh n000 sudo dmesg" in w.text, before=("F", "down"), story=asking),
     "findings.up": Case(lambda w: marked_finding(w) == "1", before=("F", "down"), story=asking),
     "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
-    "findings.last": Case(lambda w: "> ssh n001 nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),
+    "findings.last": Case(lambda w: "> ssh n001 nvidia-smi nvlink -e" in w.text, before=("F", "end"), size=(120, 60)),
     "view.filter": Case(lambda w: w.focus == "prompt-input", before=("t",)),
     "findings.filter": Case(lambda w: w.focus == "prompt-input", before=("F",)),
     "steps.run": Case(lambda w: "> fabtui run" in w.text, before=(*TO_THE_BAD, "enter")),
@@ -488,6 +490,19 @@ CASES: dict[str, Case] = {
     "command.complete": Case(lambda w: w.typed == "findings", before=("colon", *"fin")),
     "command.previous": Case(lambda w: w.typed == "nodes", before=("colon", *"nodes", "enter", "colon")),
     "command.next": Case(lambda w: w.typed == "", before=("colon", *"nodes", "enter", "colon", "up")),
+}
+
+SECTIONS = ("jobs", "recordings", "history", "demo", "lab")
+#: Keys of the start screen: the keys before and after one, and the command that they lead to.
+STARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[str]]] = {
+    "start.nodes": ((), (*"n060", "enter"), ["--nodes", "n060"]),
+    "start.up": (("down",), ("enter",), ["jobs", "1"]),
+    "start.down": ((), ("enter",), ["jobs", "2"]),
+    "start.open": ((), (), ["jobs", "1"]),
+    "start.list": (("n",), ("enter",), ["jobs", "1"]),
+    **{f"start.{name}": (("down",), ("enter",), [name, "1"]) for name in SECTIONS},
+    "start.quit": ((), (), []),
+    "start.interrupt": (("n",), (), []),
 }
 
 
@@ -541,8 +556,27 @@ async def test_a_binding_is_added_in_one_place(opened: Opened, monkeypatch: pyte
 
 def test_every_binding_has_a_case() -> None:
     ids = {name for name, _ in KEYS}
-    assert ids - set(CASES) == set(), "these keys are pressed by no test; add a case each"
-    assert set(CASES) - ids == set(), "these cases are of keys that are gone"
+    cases = {*CASES, *STARTS}
+    assert ids - cases == set(), "these keys are pressed by no test; add a case each"
+    assert cases - ids == set(), "these cases are of keys that are gone"
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [*((name, key) for name, key in KEYS if name in STARTS), ("start.demo", "f8")]
+)
+async def test_a_key_of_the_start_screen_does_what_it_is_for(name: str, key: str) -> None:
+    """The user's keymap has one more key for the demo."""
+    before, after, words = STARTS[name]
+    choices = {title: [StartChoice(line, "", (title, line)) for line in "12"] for title in SECTIONS}
+    sections = [StartSection(title[0], title, partial(list, choices[title])) for title in SECTIONS]
+    app = StartApp(ScreenSettings(colors="24", keys={"start.demo": "d,f8"}), sections, str)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause(0.2)
+        await press_each(pilot, *before)
+        assert app.return_value is None
+        await press_each(pilot, key, *after)
+        await pilot.pause(0.2)
+    assert app.return_value == words
 
 
 #: Keys by what the app is brought into before they are pressed.
@@ -653,5 +687,5 @@ async def test_a_line_of_the_topology_with_nothing_below_reports_it(opened: Open
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await press_each(pilot, "T", "space")
         assert not app._notifications, "rails are below this one"
-        await press_each(pilot, "end", "right", "end", "space")
+        await press_each(pilot, "end", "right", "down", "space")
         assert [note.message for note in app._notifications] == ["nothing is below this line"]
