@@ -7,8 +7,10 @@ that a terminal, a pager or a mail program cut at its width are joined again.
 from __future__ import annotations
 
 import collections
+import functools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -238,12 +240,17 @@ class Recognised(NamedTuple):
     reading: Reading | None  #: What was read; None if the format is not known.
 
 
-class _Candidate(NamedTuple):
-    """Format and reading of a variant of a text."""
+@dataclass(frozen=True)
+class _Candidate:
+    """Format and reading of a variant of a text, which is read only where the format alone does not decide."""
 
+    text: str
     variant: Variant
     guess: Guess
-    reading: Reading | None
+
+    @functools.cached_property
+    def reading(self) -> Reading | None:
+        return None if self.guess.format is None else self.guess.format.parse(self.text)
 
     @property
     def known(self) -> int:
@@ -272,11 +279,11 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
             best, text = other, joined.text
         else:
             joined = None
-    form, reading = best.guess.format, best.reading
-    if form is None or reading is None:
+    if (form := best.guess.format) is None:
         return Recognised(best.guess, None)
     part = _part(text)
-    if part is not text:
+    reading = best.reading if part is text else None
+    if reading is None:
         reading = form.parse(best.variant.of(text))
     if joined is not None:
         warning = f"lines that were cut at {joined.width} characters are joined"
@@ -289,8 +296,7 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
 
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
-    guess = recognise(text) if named is None else Guess(named, 1.0, [])
-    return _Candidate(variant, guess, None if guess.format is None else guess.format.parse(text))
+    return _Candidate(text, variant, recognise(text) if named is None else Guess(named, 1.0, []))
 
 
 def _part(text: str) -> str:

@@ -13,6 +13,7 @@ from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, of_line
 from fabtui.diagnosis.knowledge.error_numbers import ShortCode, short_code
+from fabtui.diagnosis.knowledge.failing_line import quotation, reason_of
 from fabtui.diagnosis.knowledge.failure_stage import explained_errors, is_stage
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, LogReader, Occurrences, stamp_of
 from fabtui.diagnosis.knowledge.xids import xids
@@ -339,7 +340,8 @@ def causes_blocks(found: Causes, files: Sequence[str]) -> Iterator[Block]:
 def _failing(place: LogPlace, files: Sequence[str]) -> Iterator[Block]:
     """Yield the first line that names a failure which no entry explains, with what its words alone show."""
     kind = of_line(place.kind, place.text) if place.kind else None
-    rows = [("line", _where(place, files) + one_line(place.text, 600)), ("by", one_line(place.printer, 200))]
+    rows = [("reason", one_line(reason_of(place.text), 300))]
+    rows += [("line", _where(place, files) + quotation(place.text, 600)), ("by", one_line(place.printer, 200))]
     rows += [("advises", place.advice)]
     rows += [("kind", filled(kind.text, {})), ("next", filled(kind.next, {}))] if kind else [("next", _SEARCH)]
     yield _fields("unknown to fabtui: first failing line", rows)
@@ -351,12 +353,13 @@ def _mixed(found: Sequence[Occurrences]) -> bool:
 
 def _occurrences(title: str, one: Occurrences, files: Sequence[str], below: Sequence[Block] = ()) -> Panel:
     times = f", {one.count} times" if one.count > 1 else ""
-    line = _where(one.first, files) + one_line(one.first.text, 300)
+    line = _where(one.first, files) + quotation(one.first.text, 300)
     known = one.explained
     here = f"on {one.first.node}" if one.first.node else "there"
     there = f"on {one.peer}" if one.peer else "on the other node"
     places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
     rows = [
+        ("reason", one_line(reason_of(one.first.text), 300)),
         ("line", line),
         ("advises", one.first.advice),
         *_meaning_fields(known, known.commands, lambda ends: places.get(ends, here)),

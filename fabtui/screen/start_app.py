@@ -55,7 +55,7 @@ class StartApp(TerminalApp[list[str]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("n", "nodes", "start.nodes", "type the nodes to test", "nodes"),
         shortcut("up", "move(-1)", "start.up", "previous line"),
-        shortcut("down,tab", "move(1)", "start.down", "next line", priority=True),
+        shortcut("down", "move(1)", "start.down", "next line"),
         shortcut("enter", "open", "start.open", "open what the cursor is on", "open"),
         shortcut("escape", "list", "start.list", "leave the line of nodes"),
         *(

@@ -415,7 +415,7 @@ async def test_findings_follow_a_session_by_themselves(opened: Opened) -> None:
         story.events.clear()
         story.measured(*story.good(*FAILED))
         feed.play(story.events)
-        await until(pilot, lambda: len(app.findings.found) == 7)
+        await until(pilot, lambda: len(app.findings.found) == 5)
         await pilot.pause(0.2)
         assert "n000:1 > n001:2 failed" not in screen_text(app)
 

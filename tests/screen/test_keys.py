@@ -26,7 +26,6 @@ from fabtui.history.file import history_file
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp
-from fabtui.screen.context import ScreenSettings, StartChoice, StartSection
 from fabtui.screen.grid.navigation import Zoom
 from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
@@ -492,19 +491,6 @@ CASES: dict[str, Case] = {
     "command.next": Case(lambda w: w.typed == "", before=("colon", *"nodes", "enter", "colon", "up")),
 }
 
-SECTIONS = ("jobs", "recordings", "history", "demo", "lab")
-#: Keys of the start screen: the keys before and after one, and the command that they lead to.
-STARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[str]]] = {
-    "start.nodes": ((), (*"n060", "enter"), ["--nodes", "n060"]),
-    "start.up": (("down",), ("enter",), ["jobs", "1"]),
-    "start.down": ((), ("enter",), ["jobs", "2"]),
-    "start.open": ((), (), ["jobs", "1"]),
-    "start.list": (("n",), ("enter",), ["jobs", "1"]),
-    **{f"start.{name}": (("down",), ("enter",), [name, "1"]) for name in SECTIONS},
-    "start.quit": ((), (), []),
-    "start.interrupt": (("n",), (), []),
-}
-
 
 def all_kinds() -> list[type[DOMNode]]:
     """Every class of the screen that has bindings, whether it is in a list or not."""
@@ -517,7 +503,9 @@ def all_kinds() -> list[type[DOMNode]]:
     return list(found.values())
 
 
-KEYS = [(one.id or "", key) for kind in all_kinds() for one in bindings_of(kind) for key in one.key.split(",")]
+#: Those of the start screen are pressed in `test_start`.
+KINDS = [kind for kind in all_kinds() if kind is not StartApp]
+KEYS = [(one.id or "", key) for kind in KINDS for one in bindings_of(kind) for key in one.key.split(",")]
 
 
 def test_every_binding_has_an_id_words_and_a_place_in_the_help() -> None:
@@ -556,27 +544,8 @@ async def test_a_binding_is_added_in_one_place(opened: Opened, monkeypatch: pyte
 
 def test_every_binding_has_a_case() -> None:
     ids = {name for name, _ in KEYS}
-    cases = {*CASES, *STARTS}
-    assert ids - cases == set(), "these keys are pressed by no test; add a case each"
-    assert cases - ids == set(), "these cases are of keys that are gone"
-
-
-@pytest.mark.parametrize(
-    ("name", "key"), [*((name, key) for name, key in KEYS if name in STARTS), ("start.demo", "f8")]
-)
-async def test_a_key_of_the_start_screen_does_what_it_is_for(name: str, key: str) -> None:
-    """The user's keymap has one more key for the demo."""
-    before, after, words = STARTS[name]
-    choices = {title: [StartChoice(line, "", (title, line)) for line in "12"] for title in SECTIONS}
-    sections = [StartSection(title[0], title, partial(list, choices[title])) for title in SECTIONS]
-    app = StartApp(ScreenSettings(colors="24", keys={"start.demo": "d,f8"}), sections, str)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause(0.2)
-        await press_each(pilot, *before)
-        assert app.return_value is None
-        await press_each(pilot, key, *after)
-        await pilot.pause(0.2)
-    assert app.return_value == words
+    assert ids - set(CASES) == set(), "these keys are pressed by no test; add a case each"
+    assert set(CASES) - ids == set(), "these cases are of keys that are gone"
 
 
 #: Keys by what the app is brought into before they are pressed.

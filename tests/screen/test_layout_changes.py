@@ -53,6 +53,7 @@ async def test_notifications_cover_the_last_lines_alone(size: tuple[int, int], l
     app = make_app(FakeFeed(sweep_of_two().events))
     async with app.run_test(size=size, notifications=True) as pilot:
         await settled(app, pilot)
+        await until(pilot, lambda: "▌" in screen_text(app) or size != (60, 15))
         before = screen_text(app).splitlines()
         for number in range(4):
             app.notify(f"notification {number}" + " and more" * long, severity="warning")

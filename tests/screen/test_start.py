@@ -10,13 +10,16 @@ import pytest
 
 from fabtui.errors import InputError
 from fabtui.screen.context import ScreenSettings, StartChoice, StartSection
+from fabtui.screen.keys import bindings_of
 from fabtui.screen.start_app import StartApp
 
 SECTIONS: Sequence[tuple[str, str, Sequence[StartChoice] | str]] = (
     ("n", "nodes", [StartChoice("@rack1", "group", fill="@rack1"), StartChoice("n[060-061]", fill="n[060-061]")]),
     ("j", "jobs", [StartChoice("4711 \x1b[31mtrain[red]", "n060  RUNNING 2:14", ("job", "4711"))]),
     ("r", "recordings", "none yet"),
+    ("h", "history", "none yet"),
     ("d", "demo", [StartChoice("cable", "live", ("demo", "cable")), StartChoice("job", "recorded", ("demo", "job"))]),
+    ("l", "lab", [StartChoice("1x2", "", ("--lab", "1x2"))]),
 )
 
 
@@ -26,8 +29,10 @@ def check(text: str) -> None:
 
 
 def start(nodes: str = "", more: Sequence[StartSection] = ()) -> StartApp:
-    sections = [StartSection(key, name, partial(lambda own: own, found)) for key, name, found in SECTIONS]
-    return StartApp(ScreenSettings(colors="24"), [*sections, *more], check, nodes)
+    sections = {key: StartSection(key, name, partial(lambda own: own, found)) for key, name, found in SECTIONS}
+    sections |= {section.key: section for section in more}
+    settings = ScreenSettings(colors="24", keys={"start.demo": "d,f8"})
+    return StartApp(settings, [*sections.values()], check, nodes)
 
 
 def text_of(app: StartApp) -> str:
@@ -45,19 +50,30 @@ async def test_all_sections_are_shown_and_control_characters_are_not(size: tuple
     assert "\x1b" not in shown
 
 
-@pytest.mark.parametrize(
-    ("nodes", "keys", "words"),
-    [
-        ("", ["d", "down", "enter"], ["demo", "job"]),
-        ("", ["j", "enter"], ["job", "4711"]),
-        ("", ["q"], []),
-        ("", ["n", *"n060", "enter"], ["--nodes", "n060"]),
-        ("", ["enter", "escape", "down", "enter", "enter"], ["--nodes", "@rack1,n[060-061]"]),
-        ("n060,n061", ["enter"], ["--nodes", "n060,n061"]),
-        ("n060", ["escape", "q"], []),
-    ],
+#: Nodes that are filled in, keys, and the words of the command to which they lead.
+CHOICES: Sequence[tuple[str, Sequence[str], Sequence[str]]] = (
+    ("", ["d", "down", "enter"], ["demo", "job"]),
+    ("", ["d", "down", "up", "enter"], ["demo", "cable"]),
+    # A key of the settings.
+    ("", ["f8", "enter"], ["demo", "cable"]),
+    ("", ["j", "enter"], ["job", "4711"]),
+    ("", ["r", "h", "q"], []),
+    ("", ["l", "enter"], ["--lab", "1x2"]),
+    ("", ["ctrl+c"], []),
+    ("", ["n", *"n060", "enter"], ["--nodes", "n060"]),
+    ("", ["enter", "escape", "down", "enter", "enter"], ["--nodes", "@rack1,n[060-061]"]),
+    ("n060,n061", ["enter"], ["--nodes", "n060,n061"]),
+    ("n060", ["escape", "q"], []),
 )
-async def test_keys_lead_to_commands(nodes: str, keys: list[str], words: list[str]) -> None:
+
+
+def test_every_key_is_pressed() -> None:
+    pressed = {key for _, keys, _ in CHOICES for key in keys}
+    assert {key for one in bindings_of(StartApp) for key in one.key.split(",")} <= pressed
+
+
+@pytest.mark.parametrize(("nodes", "keys", "words"), CHOICES)
+async def test_keys_lead_to_commands(nodes: str, keys: Sequence[str], words: Sequence[str]) -> None:
     app = start(nodes)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause(0.3)

@@ -96,7 +96,7 @@ async def test_findings_take_all_lines_that_the_grid_leaves(opened: Opened) -> N
         assert app.main.usual.size.height == 1
 
 
-@pytest.mark.parametrize(("size", "shown"), [((80, 24), True), ((80, 14), False), ((120, 40), False)])
+@pytest.mark.parametrize(("size", "shown"), [((80, 24), True), ((80, 14), True), ((120, 40), False)])
 async def test_findings_below_only_beside_no_panel(opened: Opened, size: tuple[int, int], shown: bool) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
         await diagnosed(app, pilot)

@@ -42,7 +42,7 @@ _PROGRAMS = {
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
     "field": (
         *_FIELD.split(),
-        *("Open MPI", "parallel size", "ray.", "orted:"),
+        *("Open MPI", "parallel size", "ray.", "orted:", "ray start", "gcs_"),
     ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.
@@ -132,9 +132,12 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
-    programs = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
-    if programs & {"nccl", "gloo", "ofi", "perftest"}:
-        programs |= {"field"}
+    programs = frozenset[str]()
+    for name, words in _PROGRAMS.items():
+        # The last one goes with most of the others.
+        implied = name == "field" and programs & {"nccl", "gloo", "ofi", "perftest"}
+        if implied or any(word in text for word in words):
+            programs |= {name}
     return programs | {"library"} if programs - {"field"} else programs
 
 

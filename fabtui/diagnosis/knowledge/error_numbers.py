@@ -94,8 +94,17 @@ class ErrorNumber(NamedTuple):
     @property
     def advice(self) -> str:
         """The first step that the number shows in any log, or ""."""
+        return str(self._row.get("next", ""))
+
+    @property
+    def alone(self) -> bool:
+        """True if it refutes what a stage advises."""
+        return "alone" in self._row
+
+    @property
+    def _row(self) -> Mapping[str, object]:
         rows = load("error_numbers")["advice"]
-        return next((row["next"] for row in rows if row["table"] == self.table and self.number in row["numbers"]), "")
+        return next((row for row in rows if row["table"] == self.table and self.number in row["numbers"]), {})
 
     @property
     def sentence(self) -> str:
@@ -166,9 +175,11 @@ _OF_LIBRARY = re.compile(
 
 def entry_of_number(line: str) -> Meaning | None:
     """Return the entry about the completion status or CUDA error that a line of any program has."""
-    if _OF_LIBRARY.search(line) is None or (number := number_in(line)) is None:
+    # Most lines have no such number, which is seen sooner than the words of a library.
+    if _LINES.keys().isdisjoint(_patterns().owners(line)) or _OF_LIBRARY.search(line) is None:
         return None
-    return _entry(number) if number.table in ("completion", "cuda") else None
+    number = number_in(line)
+    return _entry(number) if number is not None and number.table in ("completion", "cuda") else None
 
 
 class ShortCode(NamedTuple):

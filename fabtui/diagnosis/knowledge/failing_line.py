@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 from fabtui.diagnosis.knowledge import load
+from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.sanitize import one_line
 
 #: Length of a line that is examined, and of a quotation.
@@ -31,6 +32,14 @@ _PRINTERS = tuple(
         r"^(?:\S{1,60} ){0,4}?(?!error|warning|fatal)([a-z][\w/-]{2,40})(?:\[\d{1,9}\])?: ",
     )
 )
+#: Labels of processes and of logging frameworks before the source of a frame.
+_LABELS = re.compile(r"^.{0,160}?\]:? {2,20}|^\s{1,20}")
+#: The number of an error in a chain of them, and what follows the innermost reason of nested ones.
+_LINK = re.compile(r"^\s{1,12}(?:\d{1,3}: )?")
+_AFTER_REASON = re.compile(r'(?:: unknown)?\.?$|", details: .{0,400}$')
+#: An error that wraps another, and how many of them make a line nested.
+_WRAPS = re.compile(r"\b(?:[Ff]ail\w{0,3}|[Ee]rror|caused|[Uu]nable|[Cc]annot)\b[^:]{0,400}: ")
+_NESTED = 3
 _SENTENCE = re.compile(r"(?<=[.!;]) +(?=[A-Z`\"'])|\n")
 
 
@@ -38,6 +47,14 @@ _SENTENCE = re.compile(r"(?<=[.!;]) +(?=[A-Z`\"'])|\n")
 def _form(name: str) -> re.Pattern[str]:
     ignore = re.IGNORECASE if name in ("sounds", "harmless") else re.NOFLAG
     return re.compile("|".join(load("failing_lines")["patterns"][name]), ignore)
+
+
+@functools.cache
+def _forms() -> PatternSet[str]:
+    forms = {name: _form(name) for name in ("loud", "sounds", "informs", "harmless", "frame")}
+    return PatternSet(
+        (name, f"(?i){form.pattern}" if form.flags & re.I else form.pattern) for name, form in forms.items()
+    )
 
 
 def sounds() -> tuple[str, str]:
@@ -57,16 +74,20 @@ class Loudness(IntEnum):
 def loudness(line: str) -> Loudness:
     """Return how clearly a line names a failure."""
     text = line[:_LONGEST]
-    loud = _form("loud").search(text)
-    if _form("table").match(text):
-        return Loudness.NONE
+    possible = _forms().owners(text)
+
+    def has(form: str) -> bool:
+        return form in possible and _form(form).search(text) is not None
+
+    loud = has("loud")
     if (
-        (loud is None and not _form("sounds").search(text))
-        or _form("informs").search(text)
-        or (_form("harmless").search(text) and not EXCEPTION.match(text))
+        not (loud or has("sounds"))
+        or _form("table").match(text)
+        or has("informs")
+        or (has("harmless") and not EXCEPTION.match(text))
     ):
         return Loudness.NONE
-    if _form("frame").search(text):
+    if has("frame"):
         return Loudness.FRAME
     return Loudness.LOUD if loud else Loudness.WORDS
 
@@ -81,12 +102,40 @@ def printer(line: str, above: Sequence[str] = ()) -> str:
 
 
 def message_of(line: str, above: Sequence[str] = ()) -> str:
-    """Return a line with its message: that of an assertion without one is the source above it."""
+    """Return a line with its message: that of an assertion without one, or of an index, is the source above it."""
     message = EXCEPTION.match(line)
     if message is not None and message[1].endswith("AssertionError") and not message[2]:
         code = next((other for other in reversed(above) if "assert " in other), "")
         return f"{line}: {code[code.index('assert ') :]}" if code else line
+    if message is not None and message[1] in ("IndexError", "KeyError"):
+        frames = range(len(above) - 1, 0, -1)
+        code = next((above[at] for at in frames if _FILE_ABOVE.search(above[at - 1]) and "[" in above[at]), "")
+        return f"{line}: {_LABELS.sub('', code)}" if code else line
     return line
+
+
+def in_chain(lines: Sequence[str], number: int) -> str:
+    """Return a line below "Caused by:" behind the error that it caused, whose object it lacks; any other as it is."""
+    at = number
+    while at and lines[at].startswith(" ") and number - at < AROUND:
+        at -= 1
+    if at == number or lines[at].strip() != "Caused by:":
+        return lines[number]
+    outer = next((line.strip() for line in reversed(lines[max(0, at - 2) : at]) if line.strip()), "")
+    return f"{outer}: {_LINK.sub('', lines[number])}"
+
+
+def reason_of(line: str) -> str:
+    """Return the innermost reason of errors that are nested in one line ("A: B: C: reason"), or ""."""
+    text = _AFTER_REASON.sub("", line.strip())
+    return ": ".join(text.split(": ")[-2:]).strip("\"' ") if len(_WRAPS.findall(text)) >= _NESTED else ""
+
+
+def quotation(line: str, most: int) -> str:
+    """Return a line in at most some characters: both ends of nested errors, else the beginning."""
+    text = one_line(line, _LONGEST)
+    half = most // 2 - 2
+    return f"{text[:half]} … {text[-half:]}" if len(text) > most and reason_of(line) else one_line(line, most)
 
 
 def is_code(above: str, line: str) -> bool:

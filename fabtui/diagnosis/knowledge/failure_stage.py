@@ -90,6 +90,7 @@ def evident_patterns() -> Iterator[str]:
     yield from (stage.words for stage in stages() if stage.evident)
 
 
+@functools.lru_cache(maxsize=4096)
 def stage_failure(
     line: str, reported: bool = False, returned: str = "", programs: frozenset[str] = frozenset()
 ) -> Meaning | None:
@@ -102,21 +103,23 @@ def stage_failure(
         programs: The programs that the log names.
     """
     text, shows = line[:_LONGEST], returned[:_LONGEST] or line[:_LONGEST]
-    reported = reported or _REPORTED.search(text) is not None
     found = None
-    # Most lines name no file, which takes long to see.
-    if ".c" in shows or ".h" in shows:
-        fails = reported or returned or _LOGGED.search(text) or _RETURNED.search(text)
-        found = stage_of_file(file[1]) if fails and (file := _FILE.search(shows)) else None
-    if found is None:
-        shown = (stage for stage in _patterns().owners(text) if stage.counts(reported, programs))
-        found = next((stage for stage in shown if re.search(stage.words, text)), None)
+    # Most lines name no file and have no words of a stage, and what reports a failure takes long to see.
+    if (".c" in shows or ".h" in shows) and (file := _FILE.search(shows)):
+        fails = reported or returned or any(form.search(text) for form in (_REPORTED, _LOGGED, _RETURNED))
+        found = stage_of_file(file[1]) if fails else None
+    if found is None and (shown := _patterns().owners(text)):
+        reported = reported or _REPORTED.search(text) is not None
+        counted = (stage for stage in shown if stage.counts(reported, programs))
+        found = next((stage for stage in counted if re.search(stage.words, text)), None)
     if found is None:
         return None
     number = number_in(text) or (number_in(shows) if returned else None)
     if number is None:
         return found.meaning._replace(prints=found.meaning.text)
     sentence = f"{found.meaning.text} with {number.sentence}"
+    if number.alone:
+        return found.meaning._replace(text=sentence, prints=sentence, next=number.advice, commands=())
     following = f"{number.advice} {found.meaning.next}".strip()
     return found.meaning._replace(text=sentence, prints=sentence, next=following)
 

@@ -29,10 +29,12 @@ from fabtui.diagnosis.knowledge.failing_line import (
     EXCEPTION,
     Loudness,
     advised,
+    in_chain,
     is_code,
     loudness,
     message_of,
     printer,
+    reason_of,
     sounds,
 )
 from fabtui.diagnosis.knowledge.failure_stage import (
@@ -46,7 +48,7 @@ from fabtui.diagnosis.knowledge.pattern_set import PatternSet
 from fabtui.diagnosis.knowledge.xids import nvlink_report
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
-from fabtui_node.parsers.nccl.log_lines import NODES, NcclLine, parse_line
+from fabtui_node.parsers.nccl.log_lines import NODES, parse_line
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 #: PyTorch prints the month without a leading zero (``E704`` is 4 July), glog with one (``E0704``). ``dmesg -T`` prints
@@ -63,6 +65,8 @@ _STAMP = re.compile(
 TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
 #: Length of a line in which its time stamp is looked for.
 _STAMP_WITHIN = 200
+#: Maximum number of characters of a stamp before and after the time of day.
+_DATE, _FRACTION = 16, 20
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
 MOST_LINES = 2_000_000
 MOST_ERRORS = 200_000
@@ -94,6 +98,12 @@ _DIAGNOSED = re.compile(
     r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})"
     r"|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
 )
+#: What differs between the processes that NCCL prints the same for: stamp, host, process, and line of the source.
+_NCCL_HEAD = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z? )?([\w.-]{1,253}):\d{1,10}:\d{1,10} \[(-?\d{1,5})\]"
+    r"(?:( [\w./+-]{1,120}:\d)\d{0,6})?",
+    re.ASCII,
+)
 #: How the names of Xids begin.
 _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
@@ -124,7 +134,7 @@ _VALUES = {
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
     "port": re.compile(
-        r"\bport:? (\d{2,5})\b|(?:tcp|http|https|udp)://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+        r"\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
     ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
@@ -260,7 +270,8 @@ class LogReader:
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
         self._plain: dict[str, bool] = {}  # Lines without an explanation, and whether each is a warning or exception.
-        self._sounds: dict[str, LogPlace] = {}  # Lines that sound like a failure, which no entry explains.
+        self._sounds: set[str] = set()  # Lines that sound like a failure, which no entry explains.
+        self._failing: LogPlace | None = None  # The first of the loudest of them.
         self._text: list[str] = []  # The lines of the current file.
         # A warning whose stage the calls that return may show: its line and its own stage.
         self._pending: tuple[int, str, Meaning | None] | None = None
@@ -286,15 +297,20 @@ class LogReader:
         for number, line in enumerate(lines[:MOST_LINES]):
             shown = _shown(line).strip()
             last_error = last_error - 1 if last_error and shown and not _RECORD.search(shown) else 0
-            marks = _marks().owners(shown)
+            head = _NCCL_HEAD.match(shown) if " NCCL " in shown else None
+            alike = f"host:1:1 [0]{head[3] or ''}{shown[head.end() :]}" if head else shown
+            marks = _marks_of(alike)
             # What other programs advise is not examined.
             if not last_error and marks in ([], [_QUOTES], [_INFORM]):
                 continue
+            if line.startswith(" ") and (chained := in_chain(lines, number)) != line:
+                shown = chained
+                marks = _marks().owners(shown)
             self._examined += 1
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            self._line(number, shown, clock, marks, last_error > 0)
+            self._line(number, shown, alike, clock, last_error > 0)
             if _LASTS in marks and (message := _LAST.search(shown)):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
@@ -307,7 +323,9 @@ class LogReader:
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
-    def _line(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
+    def _line(self, number: int, raw: str, alike: str, clock: _Clock, reported: bool) -> None:
+        """Take a line; ``alike`` is it without what differs between processes that print the same."""
+        marks = _marks_of(alike)
         if _RANKS in marks:
             self._circumstances(number, raw, clock)
         informs = _INFORM in marks
@@ -316,8 +334,9 @@ class LogReader:
             self._quote(raw)
         if informs and _FAILS in marks and returned_failure(raw):
             self._returns(number, raw, clock)
-        elif (meaning := _meaning_of_xid(raw) or _known(raw, reported, marks, self._programs)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or _known(alike, reported, self._programs)) is not None:
             self._settle(clock)
+            meaning = self._unwrapped(meaning, raw)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -325,9 +344,17 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (_FAILS in marks or reported):
-            self._unexplained(number, raw, clock, marks, reported)
+            self._unexplained(number, raw, alike, clock, reported)
 
-    def _unexplained(self, number: int, raw: str, clock: _Clock, marks: Collection[int], reported: bool) -> None:
+    def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
+        """Return what the innermost reason of a line means, where its entry is about what wraps it."""
+        if not meaning.follows:
+            return meaning
+        reason = reason_of(raw) or raw
+        own = meaning_of(reason, programs=self._programs), general_meaning(reason)
+        return next((one for one in own if one is not None and one.id in meaning.follows), meaning)
+
+    def _unexplained(self, number: int, raw: str, alike: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
         if (notable := self._plain.get(key := _alike(raw))) is not None:
             # A line that differs in its numbers alone, none of which has a meaning, is not new.
@@ -335,14 +362,22 @@ class LogReader:
                 self._settle(clock)
                 self._pending = number, raw, None
             return
-        loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
-        failure = stage_failure(raw, reported, programs=self._programs)
-        kind = general_meaning(raw, _entries(marks)) if loud > Loudness.FRAME else None
-        if loud > Loudness.FRAME and (failure is None or is_general(failure) or " NCCL " not in raw):
-            of_field = kind if kind is not None and "field" in self._programs else None
-            failure = entry_of_number(raw) or of_field or failure
-        if failure is None and loud:
-            self._sound(number, raw, clock, loud, kind)
+        failure = stage_failure(alike, reported, programs=self._programs)
+        # A stage that NCCL itself reports stands, however loudly.
+        if failure is None or is_general(failure) or " NCCL " not in raw:
+            loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+            kind = None
+            if loud > Loudness.FRAME:
+                message, reason = message_of(raw, self._text[max(0, number - AROUND) : number]), reason_of(raw)
+                possible = _entries(_marks_of(alike)) if message == raw else None
+                kind = (general_meaning(reason) if reason else None) or general_meaning(message, possible)
+                of_field = kind if kind is not None and "field" in self._programs else None
+                failure = entry_of_number(raw) or of_field or failure
+            if failure is None and loud:
+                below = "\n".join(self._text[number + 1 : number + 3])
+                if kind is None and below.lstrip().startswith(("Traceback (most recent", "Caused by:")):
+                    loud = Loudness.FRAME
+                self._sound(key, number, raw, clock, loud, kind)
         if failure is None:
             notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
             if len(self._plain) < _MOST_KEPT:
@@ -355,13 +390,19 @@ class LogReader:
         else:
             self._count(failure, self._place(number, raw, clock))
 
-    def _sound(self, number: int, raw: str, clock: _Clock, loud: Loudness, kind: Meaning | None) -> None:
-        """Keep a line that sounds like a failure."""
-        if len(self._sounds) < _MOST_KEPT and (key := _alike(raw)) not in self._sounds:
+    def _sound(self, key: str, number: int, raw: str, clock: _Clock, loud: Loudness, kind: Meaning | None) -> None:
+        """Keep a line that sounds like a failure, if none before it is louder."""
+        if len(self._sounds) < _MOST_KEPT and key not in self._sounds:
+            self._sounds.add(key)
             message = EXCEPTION.match(raw)
             # An exception without a message is worth less than a line with one.
             rank = 2 * (kind is not None) + int(loud) - (message is not None and not message[2])
-            self._sounds[key] = self._detailed(self._place(number, raw, clock)._replace(loud=rank, kind=kind))
+            if (best := self._failing) is not None and rank < best.loud:
+                return
+            place = self._place(number, raw, clock)._replace(loud=rank, kind=kind)
+            # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
+            if best is None or rank > best.loud or place.order < best.order:
+                self._failing = self._detailed(place)
 
     def _detailed(self, place: LogPlace) -> LogPlace:
         """Return a line with what printed it and what its message advises."""
@@ -375,16 +416,17 @@ class LogReader:
         )
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
-        printed = _printed_by(raw.partition(" NCCL ")[0]) if " NCCL " in raw else None
+        head, nccl, _ = raw.partition(" NCCL ")
+        printed = _printed_by(head) if nccl else None
         rank = _rank_of(raw)
         if " NCCL DIAG " in raw and (about := _DIAGNOSED.search(raw)):
             # The line begins with the process that writes the report, which is of all ranks.
             who = ", ".join(part for part in about.groups() if part)
             return LogPlace(self._files, number + 1, clock.at(number), who, raw)
         named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
-        host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
+        host = f"{printed[0]} [{printed[1]}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
-        return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
+        return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed[0] if printed else "")
 
     def _returns(self, number: int, raw: str, clock: _Clock) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
@@ -471,8 +513,7 @@ class LogReader:
         if self._debugged or self.informed:
             for one in self._found.values():
                 one.meaning = refined(one.meaning, "debugged")
-        # Between equals the earliest counts; of exceptions raised from one another it is the innermost.
-        failing = min(self._sounds.values(), key=lambda place: (-place.loud, place.order), default=None)
+        failing = self._failing
         errors = sorted(self._found.values(), key=lambda one: one.order)
         loud = [one for one in errors if not _is_quiet(one)]
         if any(map(_fails, loud)) or (failing is not None and failing.loud >= Loudness.LOUD):
@@ -535,10 +576,12 @@ def failure_in(line: str) -> Meaning | None:
     return None if failure is None or failure.role == "notice" or failure.cause_if else failure
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _printed_by(head: str) -> NcclLine | None:
-    """Return the host and GPU in the text before the name of NCCL; few heads are in a log."""
-    return parse_line(f"{head} NCCL WARN ")
+def _printed_by(head: str) -> tuple[str, int] | None:
+    """Return the host and GPU in the text before the name of NCCL."""
+    if match := _NCCL_HEAD.fullmatch(head):
+        return match[1], int(match[2])
+    line = parse_line(f"{head} NCCL WARN ")
+    return (line.host, line.device) if line else None
 
 
 @functools.cache
@@ -584,11 +627,17 @@ class _Clock:
         return self._last or self.start
 
 
-def _known(line: str, reported: bool, marks: Collection[int], programs: frozenset[str]) -> Meaning | None:
+@functools.lru_cache(_MOST_KEPT)
+def _marks_of(line: str) -> list[int]:
+    return _marks().owners(line)
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _known(line: str, reported: bool, programs: frozenset[str]) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
     if reported:
         return meaning_of(f"NCCL WARN {line}", notices=True, programs=programs)
-    entries = _entries(marks)
+    entries = _entries(_marks_of(line))
     return meaning_of(line, notices=True, programs=programs, possible=entries) if entries else None
 
 
@@ -735,8 +784,13 @@ def stamp_of(line: str) -> datetime | None:
     last year that has its day.
     """
     head = line[:_STAMP_WITHIN]
-    match = _STAMP.search(head) if TIME.search(head) else None
-    if match is None:
+    near = (
+        match
+        for time in TIME.finditer(head)
+        if (match := _STAMP.search(head, max(0, time.start() - _DATE), time.end() + _FRACTION))
+        and match.start() <= time.start()
+    )
+    if (match := next(near, None)) is None:
         return None
     part = (match["part"] or match["fraction"] or match["second"] or "0")[:6].ljust(6, "0")
     if match["iso"]:

@@ -13,8 +13,9 @@ from fabtui.diagnosis.job.logs.error_lines import PATTERNS
 from fabtui.diagnosis.job.logs.gpu_history import NodeGpus, gpu_of, idle_among
 from fabtui.diagnosis.job.logs.iteration_times import IterationLine, iteration_line
 from fabtui.diagnosis.job.logs.settings import Settings, printed
-from fabtui.diagnosis.knowledge.log_causes import WORK, LogReader
+from fabtui.diagnosis.knowledge.log_causes import WORK, LogPlace, LogReader
 from fabtui.importers.tables import Tables, Values, kinds
+from fabtui.sanitize import one_line
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 from fabtui_node.parsers.nccl import log_lines
@@ -377,6 +378,7 @@ class _TorchLog:
         self.frames = 0
         self._after_last_error = False
         self._caught: int | None = None
+        self.failing: LogPlace | None = None
 
     def line(self, line: str) -> None:
         rank = _rank_of(line)
@@ -450,7 +452,8 @@ class _TorchLog:
         if len(classes) > 1 and "cuda_error" in classes:
             classes.remove("cuda_error")
         if not classes and not self.exceptions:
-            self.notes.warn("no known failure")
+            failing = self.failing
+            self.notes.warn(f"unknown failure: {one_line(failing.text, 300)}" if failing else "no known failure")
         values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
         values.update(ranks=sorted(self.ranks), timeouts=timeouts, exceptions=self.exceptions, frames=self.frames)
         return self.notes.reading(values)
@@ -479,7 +482,9 @@ def _parse_torch(text: str) -> Reading:
     if not parser.classes:
         errors = LogReader()
         errors.add(text)
-        parser.classes = {found.meaning.id.replace("-", "_"): None for found in errors.result().causes[:1]}
+        result = errors.result()
+        parser.classes = {found.meaning.id.replace("-", "_"): None for found in result.causes[:1]}
+        parser.failing = result.failing
     return parser.reading()
 
 

@@ -25,7 +25,7 @@ _ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,
 
 _KMSG = re.compile(r"([0-9]{1,6}),[0-9]{1,12},([0-9]{1,18}),[^;]{0,40};(.{0,4000})", re.DOTALL)
 _LEVEL = re.compile(r"<[0-9]{1,4}>|(?:kern|user|mail|daemon|auth|syslog|local[0-7]) {0,3}:[a-z]{3,6} {0,3}: {0,2}")
-_UPTIME = re.compile(r"\[ {0,12}([0-9]{1,12}\.[0-9]{6,9})\] ?")
+_UPTIME = re.compile(r"\[ {0,12}([0-9]{1,9}\.[0-9]{6,9})\] ?")
 _CALLER = re.compile(r"\[ {0,10}[TC][0-9]{1,10}\] ?")
 _WALL = re.compile(r"\[(%s %s [ 0-9][0-9] [0-9:]{8} [0-9]{4}|%s)\] ?" % (_DAY, _MONTH, _ISO))
 _STAMP = re.compile(

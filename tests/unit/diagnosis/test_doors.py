@@ -2,7 +2,7 @@
 
 A fault is one file of the folder ``faults``, with its evidence for each door. Where that is made of samples, it is a
 row of `FAULTS`. Behind each door the same rule or entry of the error catalogue comes first, with the same cause and a
-fitting command. A new rule needs its fault.
+fitting command. A rule that logs or outputs of commands show as well needs its fault.
 """
 
 from __future__ import annotations

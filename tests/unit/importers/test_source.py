@@ -153,6 +153,7 @@ def test_no_more_than_the_most_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wide", "lines", "json"])
+@pytest.mark.timeout(300)
 def test_a_text_of_64_mib_takes_at_most_400_mib(tmp_path: Path, kind: str) -> None:
     warning = b"n0:12:34 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n"
     head, part, end = {
@@ -167,8 +168,10 @@ def test_a_text_of_64_mib_takes_at_most_400_mib(tmp_path: Path, kind: str) -> No
     path = tmp_path / "text"
     path.write_bytes(head + part * (((64 << 20) - len(head + end)) // len(part)) + end)
     program = (
-        "import resource, sys; from fabtui.cli.main import main; main(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+        # The most that getrusage names may be of the process that forked it.
+        "import sys; from fabtui.cli.main import main; main(sys.argv[1:]);"
+        "most = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'));"
+        "print(int(most.split()[1]) >> 10)"
     )
     done = subprocess.run([sys.executable, "-c", program, "read", path], capture_output=True, text=True, check=True)
     assert int(done.stdout.splitlines()[-1]) <= 400, done.stdout[-300:]

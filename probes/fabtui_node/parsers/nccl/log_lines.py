@@ -53,7 +53,7 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 # Consequences of something that another line names.
 _LATER = (
     *("Connection closed by remote peer", "Proxy Call to rank", "status=5", "WR_FLUSH"),
-    *("Failed to execute operation", "commReclaim"),
+    *("Failed to execute operation", "commReclaim", "Socket recv failed while polling"),
 )
 
 # The log of a run as a whole.
@@ -166,7 +166,7 @@ Nics = Dict[Tuple[str, int], Nic]
 
 def parse_line(text: str) -> Optional[NcclLine]:
     """Return the parts of one line of NCCL's log, None if it is not one."""
-    match = _LINE.search(text)
+    match = _LINE.search(text) if " NCCL " in text else None
     if match is None:
         return None
     host, pid, tid, device, where, level, rest = match.groups()
@@ -324,8 +324,8 @@ class _Parser:
 
     def line(self, line: str) -> None:
         parsed = parse_line(line)
-        bare = None if parsed else _BARE.search(line)
-        if version := VERSION.search(line):
+        bare = _BARE.search(line) if parsed is None and "NCCL " in line else None
+        if "NCCL version" in line and (version := VERSION.search(line)):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if parsed is None and bare is None:
             if self._wrapped and line.strip() and self.warns and not is_prompt(line):
