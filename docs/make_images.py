@@ -57,7 +57,7 @@ PICTURES = {
     "node-pair": Picture((*BAD, "plus")),
     "pair": Picture((*BAD, "enter")),
     "node": Picture(("n",), (120, 50)),
-    "nodes": Picture(("t", *["right"] * 4, "home"), large=True),
+    "nodes": Picture(("t",), large=True),
     "worst": Picture(("2",), (60, 15)),
     "findings": Picture(("F",), (120, 27)),
     "preflight": Picture(("P",), (120, 18)),

@@ -32,7 +32,7 @@ _OWNERS = (
     *("views.detail_base:DetailScreen", "views.dialogs:ConfirmScreen", "views.dialogs:LoginQuestionScreen"),
     *("views.job:RanksScreen", "views.job:JobScreen", "views.job:JobsScreen", "views.job:JobsTable"),
     *("views.job:JobTable", "views.job:JobLogScreen", "views.detail_base:RunScreen", "views.jump:JumpScreen"),
-    *("views.command_line:CommandLine", "widgets.prompt:Prompt"),
+    *("views.command_line:CommandLine", "widgets.prompt:Prompt", "start_app:StartApp"),
 )
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.
@@ -40,7 +40,7 @@ _SAME = {"ctrl+m": "enter", "ctrl+i": "tab", "return": "enter"}
 #: Present ids of bindings by former ones, which settings files may still have.
 _RENAMED = {"preflight.copy": "nodes.copy"}
 
-AppClass = type[App[int]]
+AppClass = type[App[Any]]
 
 
 def key_owners(app: AppClass) -> list[type[DOMNode]]:
@@ -132,9 +132,9 @@ def _contexts(app: AppClass) -> Iterable[list[Binding]]:
     """Yield the bindings that are active together: first of a widget, then of its screen, then of the app."""
     owners = key_owners(app)[1:]
     for owner in owners:
-        classes = [*owner.__mro__, *([] if issubclass(owner, Screen) else owners[:1])]
-        # A modal screen passes no key on.
-        classes += [] if issubclass(owner, ModalScreen) else [app]
+        classes = [*owner.__mro__, *([] if issubclass(owner, (Screen, App)) else owners[:1])]
+        # A modal screen passes no key on, and the start screen is an app.
+        classes += [] if issubclass(owner, (ModalScreen, App)) else [app]
         yield [binding for one in classes for binding in bindings_of(one) if binding.id]
 
 
@@ -177,7 +177,7 @@ def explain_key(app: App[Any], event: events.Key, owners: list[type[DOMNode]]) -
     places = [
         f"{group_title(owner).lower()}: {binding.tooltip}"
         for owner in owners
-        if not issubclass(owner, ModalScreen)
+        if not issubclass(owner, (ModalScreen, App))
         for binding in bindings_of(owner)
         if event.key in keys_of(app, binding)
     ]

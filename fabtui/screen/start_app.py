@@ -23,6 +23,7 @@ from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import ScreenSettings, StartChoice, StartSection
+from fabtui.screen.keymap import check_keys
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.internals import watch_hangup
 from fabtui.screen.terminal_app import TerminalApp
@@ -50,6 +51,7 @@ class StartApp(TerminalApp[list[str]]):
     StartApp Input:focus { border: none; }
     StartApp #choices { height: 1fr; }
     """
+    BINDING_GROUP_TITLE = "Start screen"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("n", "nodes", "start.nodes", "type the nodes to test", "nodes"),
         shortcut("up", "move(-1)", "start.up", "previous line"),
@@ -100,6 +102,7 @@ class StartApp(TerminalApp[list[str]]):
 
     def on_mount(self) -> None:
         """Draw the first frame, then read the sections."""
+        self.set_keymap(check_keys(self.settings.keys, type(self))[0] if self.settings.keys else {})
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGHUP):
             # Not the main thread, as in tests.

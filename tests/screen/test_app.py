@@ -188,9 +188,12 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
         for kind in key_owners(FabricApp):
             for binding in bindings_of(kind):
                 assert binding.id
-                assert binding.id in text
                 assert binding.tooltip
-                assert f" {binding.tooltip}" in text
+                words = [binding.id, f" {binding.tooltip}"]
+                if binding.key.isdigit() and binding.tooltip.endswith(binding.key):
+                    # Nine digits share one line.
+                    words = [f"{word[:-1]}1 to 9" for word in words]
+                assert all(word in text for word in words), words
         await pilot.press("escape")
         assert app.screen is app.main
 

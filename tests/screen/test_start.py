@@ -31,7 +31,8 @@ def check(text: str) -> None:
 def start(nodes: str = "", more: Sequence[StartSection] = ()) -> StartApp:
     sections = {key: StartSection(key, name, partial(lambda own: own, found)) for key, name, found in SECTIONS}
     sections |= {section.key: section for section in more}
-    return StartApp(ScreenSettings(colors="24"), [*sections.values()], check, nodes)
+    settings = ScreenSettings(colors="24", keys={"start.demo": "d,f8"})
+    return StartApp(settings, [*sections.values()], check, nodes)
 
 
 def text_of(app: StartApp) -> str:
@@ -53,6 +54,8 @@ async def test_all_sections_are_shown_and_control_characters_are_not(size: tuple
 CHOICES: Sequence[tuple[str, Sequence[str], Sequence[str]]] = (
     ("", ["d", "down", "enter"], ["demo", "job"]),
     ("", ["d", "down", "up", "enter"], ["demo", "cable"]),
+    # A key of the settings.
+    ("", ["f8", "enter"], ["demo", "cable"]),
     ("", ["j", "enter"], ["job", "4711"]),
     ("", ["r", "h", "q"], []),
     ("", ["l", "enter"], ["--lab", "1x2"]),

@@ -148,7 +148,7 @@ class HelpScreen(DetailScreen):
         ]
         rows = [row for row in rows if row[0] not in "23456789" or not row[1].endswith(f" {row[0]}")]
         rows = [
-            ("1-9", text[:-1] + "1 to 9", name) if text.endswith(f" {key}") else (key, text, name)
+            ("1-9", f"{text[:-1]}1 to 9", f"{name[:-1]}1 to 9") if text.endswith(f" {key}") else (key, text, name)
             for key, text, name in rows
         ]
         shown = 3 if width >= _ROOMY else 2
