@@ -85,7 +85,9 @@ class Training:
             process.kill()
             process.wait(10)
         for rank in range(RANKS):
-            self.network.on(f"n{rank}", "sh", "-c", "pkill -9 -f 'faulty_[t]raining|process_[t]ime' || true")
+            self.network.on(
+                f"n{rank}", "sh", "-c", "pkill -9 -f 'faulty_[t]raining|process_[t]ime|[s]leep 600' || true"
+            )
 
     def hang(self, *words: str) -> tuple[int, str]:
         """Return the exit code and the first line of the command."""

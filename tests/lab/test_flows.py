@@ -75,7 +75,7 @@ def test_one_of_two_equal_paths_drops(network: Network, tmp_path: Path) -> None:
     assert (tried % 16, 64 < tried <= 128, 0.25 < dropped / tried < 0.75) == (0, True, True)
     found = outcome.saved["findings"][0]
     assert found["subject"] == {"kind": "leaf-cut", "name": "n[0-1] - n[2-3] on rail 0"}
-    assert re.search(r"^not ok: \d+, all explained by the findings above$", outcome.printed, re.M)
+    assert "not ok" not in outcome.printed, "the findings explain all"
     assert "blocks" not in json.dumps(outcome.saved["findings"])
 
 

@@ -218,7 +218,7 @@ async def test_an_assistant_names_a_job_in_place_of_nodes(cluster: SlurmCluster)
 
         _, found, text = await ask("job", jobid=job)
         assert (found["answer"], found["exit"]) == (f"Job {job} (RUNNING): healthy", 0), text
-        assert found["examined"] == [f"1 log: {cluster.folder}/job-{job}.out", "2 nodes: n[0-1]"]
+        assert found["examined"] == [f"log {cluster.folder}/job-{job}.out", "node n0", "node n1"]
         _, found, text = await ask("preflight", jobid=job)
         assert "2 nodes inspected: n[0-1]" in found["examined"], text
         _, found, text = await ask("run", jobid=job, **short)

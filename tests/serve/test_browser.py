@@ -128,7 +128,7 @@ async def test_prompts_work_and_clicks_reach_a_cell_a_finding_and_a_worst_pair(
         await page.until(lambda text: "THIS PAIR  n000:0 > n000:3" in text)
         await page.press("v")
         await page.until(lambda text: "row>col" not in text)
-        await page.click("n001:0 > n000:0", beside="deliberate")
+        await page.click("n001:0 > n000:0", beside="connect:")
         await page.until(lambda text: re.search(r"n001:0 > n000:0 +x failed", text) is not None)
 
 
