@@ -389,7 +389,7 @@ class JobObserver:
         return latest is not None and any(dict(one.process.env).get(_FOLDER) for one in latest.ranks)
 
     async def _read_logs(self) -> None:
-        await asyncio.gather(*(first.wait() for first in self._first.values()))
+        await self._some_rank()
         while True:
             await self.read_logs()
             await asyncio.sleep(_LOGS_EVERY)
