@@ -482,7 +482,7 @@ class _Judge:
     def _absent(self) -> tuple[JobPlace, ...]:
         """Return the ranks that no node has, where all nodes of the job have answered: they have ended."""
         group = self._group
-        missing = sorted(set(range(group.world or 0)) - {one.place.rank for one in group.ranks})
+        missing = sorted(set(range(min(group.world or 0, 1 << 16))) - {one.place.rank for one in group.ranks})
         whole = self._network is not None and self._network.within
         if not missing or not whole or self._silent_nodes() is not None or self._now - group.first < _DEAD:
             return ()
