@@ -16,7 +16,7 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 #: The app has no command: its options belong to the command "".
 APP = ""
-_RECORDED = (APP, "run", "preflight", "serve", "config")
+_RECORDED = (APP, "run", "preflight", "serve", "config", "accept")
 _LIVE = (*_RECORDED, "watch")
 #: Commands that ask nodes about running jobs.
 _JOB = ("job", "hang")
@@ -31,7 +31,23 @@ _RESUMED = (*_TESTS, "resume")
 _OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
-_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read", "demo")
+#: Commands that write a page about a session.
+_PAGES = (*_OUTPUTS, "accept")
+_CONFIGURED = (
+    APP,
+    "run",
+    "watch",
+    "resume",
+    "preflight",
+    "accept",
+    "serve",
+    "mcp",
+    *_JOB,
+    "config",
+    "replay",
+    "read",
+    "demo",
+)
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
 DEMO = "h200x4-lab-2x2-faults"
@@ -138,8 +154,10 @@ _MEASURE = (
         parse=values.probes, field="probes", table="session", example='["ping", "p2p"]'),
     OptionSpec("read-only", "passive probes only: no tests, no ranks, no GPU memory", "tests", _LIVE, "switch",
         field="read_only", table="session", example="true"),
-    OptionSpec("storage-path", "file on the nodes that --probes storage reads", "tests", _TESTS, metavar="FILE",
-        parse=values.remote_file, field="storage_path", needs=("storage",)),
+    OptionSpec("soak", "after the sweep, load links and GPUs for this time", "tests", _TESTS, "number",
+        "SECONDS", parse=number(values.seconds, 1.0, 7 * 24 * _HOUR), field="soak"),
+    OptionSpec("storage-path", "file or folder of small files that --probes storage reads", "tests", _TESTS,
+        metavar="PATH", parse=values.remote_file, field="storage_path", needs=("storage",)),
     OptionSpec("perftest-args", "further options of --probes perftest: '-q 4 -m 4096'", "tests", _TESTS,
         metavar="OPTIONS", parse=values.perftest_options, field="perftest_options", needs=("perftest",), dashed=True),
     OptionSpec("timeout", "timeout for one test", "tests", _TESTS, "number", "SECONDS", "10", parse=_TIMES,
@@ -208,8 +226,8 @@ _OUTPUT = (
     OptionSpec("prom", "write metrics for node_exporter: FILE.prom", "output", _FILES, metavar="FILE"),
     OptionSpec("prom-pairs", "with --prom: also a series for each pair", "output", _FILES, "switch"),
     OptionSpec("prom-label", "with --prom: label of all series: fabric=rack1", "output", _FILES, "list", "K=V"),
-    OptionSpec("junit", "write rules and classes as JUnit XML", "output", _FILES, metavar="FILE"),
-    OptionSpec("report", "write a one-page report (.html, .md)", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("junit", "write rules and classes as JUnit XML", "output", (*_FILES, "accept"), metavar="FILE"),
+    OptionSpec("report", "write a one-page report (.html, .md)", "output", _PAGES, metavar="FILE"),
     OptionSpec("planner", "write node bandwidths for FASOP and AMP", "output", _FILES, metavar="FILE"),
 )
 _DISPLAY = (
@@ -235,7 +253,8 @@ _RUN = (
         metavar="LIST"),
     OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
         "switch"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "resume", "preflight"), "switch", short="-q"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "resume", "preflight", "accept"), "switch",
+        short="-q"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
@@ -247,7 +266,9 @@ _WATCH = (
 _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
     OptionSpec(
-        "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
+        "baseline", "report changes since this JSON file or recording", "report", ("preflight", "gate"),
+        metavar="FILE"),
+    OptionSpec("build", "write the gate as one file for nodes without fabtui", "report", ("gate",), metavar="FILE"),
     OptionSpec("expect", "expected value of a fact: gpus='8 x H200', numa_nodes=2", "report", ("preflight",), "list",
         "FACT=VALUE"),
     OptionSpec("master", "address and port of rank 0, tried from each node", "report", ("preflight",),
@@ -256,6 +277,11 @@ _PREFLIGHT = (
         choices=("bad", "warn", "note")),
     OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
+)
+_ACCEPT = (
+    OptionSpec("profile", "list of items: a TOML file, clustermax or slurm-partition", "output", ("accept",),
+        metavar="FILE"),
+    OptionSpec("file", "recording to judge, instead of nodes to test", "", ("accept",), metavar="FILE", positional="?"),
 )
 _REPLAY = (
     OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
@@ -341,7 +367,7 @@ _RUNNING_JOB = (
     OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
-    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes"), "switch"),
+    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes", "gate"), "switch"),
 )
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
@@ -393,7 +419,19 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RUNNING_JOB, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB),
+    *(
+        *_DISPLAY,
+        *_RUNNING_JOB,
+        *_WORKING_NODES,
+        *_SHARE,
+        *_RESUME,
+        *_EXPLAIN,
+        *_RUN,
+        *_WATCH,
+        *_PREFLIGHT,
+        *_LAB,
+        *_ACCEPT,
+    ),
     *(*_OTHER, *_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.

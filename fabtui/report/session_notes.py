@@ -148,7 +148,7 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
 
 
 def storage(model: Model) -> Iterator[Table]:
-    rows, files, together = [], [], []
+    rows, files, together, curve = [], [], [], None
     for record in model.nodes.values():
         value = record.probe_results.get("storage")
         if value is None:
@@ -156,16 +156,25 @@ def storage(model: Model) -> Iterator[Table]:
         files.append(text(value.get("path")) or "")
         rates = [number(value.get(name)) for name in ("alone", "together")]
         together += [rate for rate in rates[1:] if rate is not None]
+        curve = curve or value.get("curve")
         how = [text(value.get(name)) or "" for name in ("how", "filesystem", "problem", "error")]
         cells = ["-" if rate is None else f"{rate:.0f}" for rate in rates]
         rows.append([record.name, *cells, one_line(", ".join(word for word in how if word), 160)])
     if not rows:
         return
     where = next((one_line(file, 200) for file in files if file), "")
-    title = f"storage, MB/s: sequential read of {where}" if where else "storage"
+    title = f"storage, MB/s: read of {where}" if where else "storage"
     notes = [f"all nodes at once: {sum(together):.0f} MB/s"] if together else []
+    points = [point for point in curve if _is_point(point)] if isinstance(curve, list) else []
+    if points:
+        texts = [f"{many:.0f}: {rate:.0f} MB/s" + (f", {ops:.0f} files/s" if ops else "") for many, rate, ops in points]
+        notes.append(f"by number of nodes at once: {'; '.join(texts)}")
     table = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
     yield shortened(table, "nodes", "--json has them all")
+
+
+def _is_point(point: object) -> bool:
+    return isinstance(point, list) and len(point) == 3 and all(number(value) is not None for value in point)
 
 
 def job_blocks(verdict: JobVerdict) -> Iterator[Block]:

@@ -96,7 +96,8 @@ class SessionOptions:
     read_only: bool = False  #: Whether only passive probes run, and no command that may change something.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
     master: tuple[str, int] | None = None  #: Host and port that each node tries to connect to in a preflight, or None.
-    storage_path: str = ""  #: The file on the nodes that the probe ``storage`` reads.
+    storage_path: str = ""  #: The file, or folder of small files, on the nodes that the probe ``storage`` reads.
+    soak: float = 0.0  #: Time (s) of loading links and GPUs after the sweep; 0: none.
     perftest_options: tuple[str, ...] = ()  #: Further options of the tools of the probe ``perftest``, checked.
     #: Pairs tested per second while the session watches; None: derived from the number of endpoints.
     watch_rate: float | None = None

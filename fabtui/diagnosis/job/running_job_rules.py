@@ -10,9 +10,12 @@ from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.job.who_is_behind import ranks_text
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 
 #: Weight of a running job among findings of the same severity: it comes first.
 _FIRST = 1 << 30
+#: Maximum number of ranks that are far from their GPUs and listed.
+_MOST_FAR = 8
 #: Source of evidence of each fact.
 SOURCE_OF_FACT = {
     "gpus": "NVML",
@@ -124,3 +127,25 @@ class RankStruck(_RunningJobRule):
             if found.facts.get("who"):
                 verdict = job_verdict(context)
                 yield found.replace(severity=Severity.BAD) if verdict is not None and verdict.struck else found
+
+
+@register
+class RankFarFromGpu(Rule[Model]):
+    """A rank of a running job may not run, or have memory, on the NUMA node of its GPU, or uses a NIC far from it."""
+
+    id = "J28"
+    name = "rank-far-from-gpu"
+    title = "Rank far from its GPU"
+    domain = Domain.RUNNING
+    severity = Severity.WARN
+    message = "{ranks} far from their GPUs: {first}"
+    evidence = ("{each:lines}",)
+    next_step = "Bind each rank to the NUMA node of its GPU."
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        samples = [sample for node in context.job.nodes if (sample := context.job.latest(node)) is not None]
+        far = [rank for sample in samples for rank in sample.ranks if rank.far]
+        if far:
+            lines = [f"rank {rank.process.rank} on {rank.process.endpoint}: {rank.far}" for rank in far]
+            facts = {"ranks": count(len(far), "rank"), "first": lines[0], "each": tuple(lines[:_MOST_FAR])}
+            yield self.finding("placement", nodes=dict.fromkeys(rank.process.node for rank in far), facts=facts)

@@ -449,6 +449,11 @@ class MeasurementRunner:
         with self.counters.sampling():
             await self._run_pairs(pairs, self._largest, alone=True, unlimited=True)
 
+    async def soak_pairs(self, pairs: Sequence[Pair]) -> None:
+        """Test disjoint pairs at once, whatever the results are."""
+        with self.counters.sampling():
+            await self._run_pairs(pairs, self._largest)
+
     async def groups_alone(self, kind: str, groups: Sequence[Group]) -> None:
         """Test a collective over groups of ranks, with the largest message that a sweep tests it with."""
         sizes = (max(self._options.collective_sizes or (self._bytes // 4 * 4,)),)

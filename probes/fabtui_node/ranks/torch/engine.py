@@ -20,6 +20,7 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Store, Task
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.host_link import HostSteps
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
 from fabtui_node.ranks.torch.carried_store import carried_store, failure
 
@@ -420,6 +421,46 @@ class TorchGroup(RankGroup):
             self._engine.discard(group)
 
 
+class TorchHostSteps(HostSteps):
+    """Copies within the memory of the host, and products of whole numbers: what a CPU rank shows by itself."""
+
+    def __init__(self, torch: Any, size: int) -> None:
+        self._torch = torch
+        self._buffers = [torch.arange(size // 8, dtype=torch.int64) for _ in range(2)]
+
+    def copy(self, way: str, count: int, end: float) -> float:
+        source, target = self._buffers if way != "d2h" else self._buffers[::-1]
+        began = time.perf_counter()
+        for _ in range(count * (2 if way == "both" else 1)):
+            target.copy_(source)
+        return time.perf_counter() - began
+
+    def lag(self, way: str, count: int, end: float) -> float:
+        one, other = (buffer[:1] for buffer in self._buffers)
+        began = time.perf_counter()
+        for _ in range(count):
+            one.copy_(other)
+        return (time.perf_counter() - began) / count
+
+    def wrong(self, end: float) -> int:
+        return int((self._buffers[0] != self._buffers[1]).sum())
+
+    def product(self, seconds: float, end: float) -> Tuple[float, int]:
+        torch, side = self._torch, 256
+        left = (torch.arange(side * side) % 13).reshape(side, side).to(torch.float32)
+        right = (left.to(torch.int64) @ left.to(torch.int64)).to(torch.float32)
+        rate, wrong, began = 0.0, 0, time.perf_counter()
+        while not rate or time.perf_counter() - began < seconds:
+            start = time.perf_counter()
+            result = left @ left
+            rate = max(rate, 2 * side**3 / max(time.perf_counter() - start, 1e-9))
+            wrong += int((result != right).sum())
+        return rate, wrong
+
+    def close(self) -> None:
+        self._buffers = []
+
+
 class TorchEndpoint(RankEndpoint):
     """A rank over torch.distributed."""
 
@@ -460,6 +501,9 @@ class TorchEndpoint(RankEndpoint):
         indices = (0, 1) if me < peer else (1, 0)
         group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
+
+    def host_steps(self, size: int) -> HostSteps:
+        return TorchHostSteps(self._engine.torch, size)
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         own = self.rank.address

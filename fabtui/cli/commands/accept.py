@@ -1,0 +1,174 @@
+"""``fabtui accept``: a cluster against a list of items with limits, as a page that both sides can sign."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from fabtui.atomic_write import check_writable, write_text
+from fabtui.cli.commands.run import interrupted_code, played
+from fabtui.cli.options_from_args import print_problems, request_from, resumed_request
+from fabtui.cli.outputs import reading_progress
+from fabtui.cli.printing import is_plain, print_lines, write_each
+from fabtui.config.file import read_config
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
+from fabtui.errors import InputError
+from fabtui.export.junit import acceptance_cases, junit_text
+from fabtui.importers.session import replayed
+from fabtui.paths import user_path
+from fabtui.presentation.acceptance import Judged, Outcome, Profile, code_of, counts, judge, read_profile
+from fabtui.report.contents import document
+from fabtui.report.document import Block, Document, Items, Section, Table, check_suffix
+from fabtui.report.markdown import document_text
+from fabtui.report.progress import Progress
+from fabtui.report.text import text
+from fabtui.sanitize import one_line
+from fabtui.session.options import SessionOptions
+from fabtui.session.resumption import resumption
+
+HELP = """\
+Accept a cluster: test it by a list of items with limits, and write the page and the files that prove it.
+
+examples:
+  fabtui accept --profile clustermax --nodes @new --record new.jsonl.gz --report new.html
+  fabtui accept --profile slurm-partition --nodes @gpu --record gpu.jsonl.gz --junit gpu.xml
+  fabtui accept --profile ours.toml --nodes @new --record new.jsonl.gz    again, to go on after an interruption
+  fabtui accept --profile clustermax new.jsonl.gz --report new.html       of a recording; no node is asked
+
+Each item passes, fails, is not tested, or is not covered, with its evidence. The recording is also the baseline for
+later: fabtui report LATER --baseline new.jsonl.gz, fabtui diff new.jsonl.gz LATER. What has a result is not tested
+again. docs/acceptance.md explains profiles.
+
+exit codes: 0 every item that is covered passes; 1 one fails; 2 bad usage or input; 3 one was not tested;
+130 interrupted (run the same command to go on)
+"""
+
+#: Signs of the outcomes in the table.
+_ORDER = (Outcome.FAIL, Outcome.NOT_TESTED, Outcome.PASS, Outcome.NOT_COVERED)
+
+
+class _Files(NamedTuple):
+    """Files to write, None if not asked for."""
+
+    report: Path | None
+    junit: Path | None
+
+
+def execute(args: argparse.Namespace) -> int:
+    given = vars(args)
+    if "profile" not in given:
+        raise InputError("accept needs --profile FILE, or the name of one that ships: clustermax, slurm-partition")
+    profile = read_profile(given["profile"])
+    files = _Files(*(user_path(given[name]).absolute() if name in given else None for name in _Files._fields))
+    if files.report is not None:
+        check_suffix(files.report, "--report")
+    for name, path in zip(_Files._fields, files, strict=True):
+        if path is not None:
+            check_writable(path, f"--{name}")
+    if "file" in given:
+        return _finish(profile, user_path(given["file"]), files, given)
+    if "record" not in given:
+        raise InputError("accept needs --record FILE, the proof, and what an interrupted one goes on from")
+    record = user_path(given["record"]).absolute()
+    if caught := _tested(args, profile, record):
+        return caught
+    return _finish(profile, record, files, given)
+
+
+def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
+    """Test what the recording has no results of; return the exit code of an interruption, or 0."""
+    config = read_config(args)
+    print_problems(config)
+    # A session that goes on writes a new recording, which begins with a copy: the larger one has more.
+    onward = record.with_name(f"{record.name.removesuffix('.jsonl.gz')}.onward.jsonl.gz")
+    known = [path for path in (record, onward) if path.exists() and path.stat().st_size]
+    if not known:
+        words = argparse.Namespace(
+            **{**{name.replace("-", "_"): value for name, value in profile.run.items()}, **vars(args)}
+        )
+        del words.profile
+        options = request_from(_listed(words), config).options
+        return _played(options, args)
+    latest = max(known, key=lambda path: path.stat().st_size)
+    if latest == onward:
+        os.replace(onward, record)
+    try:
+        rest = resumption(record)
+    except InputError as error:
+        if "nothing is left to test" in str(error):
+            return 0
+        raise
+    print(f"{record}: {rest.left} of {rest.pairs} pairs are left to test", file=sys.stderr)
+    given = {**vars(args), "record": str(onward)}
+    code = _played(resumed_request(given, config, record, rest.options).options, args)
+    if onward.exists():
+        os.replace(onward, record)
+    return code
+
+
+def _listed(words: argparse.Namespace) -> argparse.Namespace:
+    """Return arguments in which those of lists are lists, as a parser gives them."""
+    for name in ("probes", "layers", "collectives"):
+        value = getattr(words, name, None)
+        if isinstance(value, str):
+            setattr(words, name, [value])
+    return words
+
+
+def _played(options: SessionOptions, args: argparse.Namespace) -> int:
+    if options.origin:
+        print(options.origin, file=sys.stderr)
+    _, interrupted = asyncio.run(played(options, Progress(sys.stderr, quiet="quiet" in args)))
+    return 0 if interrupted is None else interrupted_code(interrupted)
+
+
+def _finish(profile: Profile, record: Path, files: _Files, given: dict[str, object]) -> int:
+    progress = reading_progress(record)
+    model, damage = replayed(record, progress)
+    progress.step("judging the items")
+    found = diagnose(model)
+    judged = judge(profile, found)
+    page = page_of(profile, judged, found, [record.name], [str(damage)] if damage else [])
+    progress.end()
+    writers = []
+    if files.report is not None:
+        writers.append((files.report, lambda path: write_text(path, document_text(page, path))))
+    if files.junit is not None:
+        writers.append((files.junit, lambda path: write_text(path, junit_text(found, acceptance_cases(judged)))))
+    lines = list(write_each(writers))
+    sys.stdout.write(text([*items_of(profile, judged).blocks], None, is_plain(given)) + "\n" + page.verdict + "\n")
+    print_lines(lines)
+    return page.code
+
+
+def page_of(
+    profile: Profile, judged: list[Judged], found: Diagnosis, sources: list[str], warnings: list[str]
+) -> Document:
+    """Return the report of a session with the items first."""
+    page = document(found, sources, warnings=warnings)
+    verdict = f"{one_line(profile.title, 100)}: {', '.join(counts(judged))} of {len(judged)} items"
+    state = {0: "ok", 1: "bad"}.get(code_of(judged), "unknown")
+    return page._replace(
+        title=f"Acceptance: {one_line(profile.title, 100)}",
+        verdict=verdict,
+        state=state,
+        summary=[page.verdict, *page.summary],
+        sections=[items_of(profile, judged), *page.sections],
+        code=code_of(judged),
+    )
+
+
+def items_of(profile: Profile, judged: list[Judged]) -> Section:
+    ranked = sorted(judged, key=lambda one: _ORDER.index(one.outcome))
+    rows = [["", "item", "", "evidence"]]
+    rows += [
+        [one.outcome, one.item.id, one_line(one.item.title, 100), one_line("; ".join(one.evidence), 400)]
+        for one in ranked
+    ]
+    blocks: list[Block] = [Table("items", rows, (0, 1, 2, 3))]
+    blocks += [Items("source", [one_line(profile.source, 300)])] if profile.source else []
+    return Section("acceptance", "Acceptance", blocks)
