@@ -50,7 +50,7 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     title: str
     group: str = ""
     fact: str = ""  #: Name of a fact of `fabtui preflight --all`.
-    equals: str = ""  #: Its value on every node.
+    equals: list[str] = []  #: The values that it may have, on every node.
     least: float | None = None  #: Its least value, or that of the layer (in its unit), on every node or pair.
     most: float | None = None
     same: bool = False  #: The fact has one value on all nodes.
@@ -155,7 +155,8 @@ def _by_fact(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
 
 
 def _holds(item: Item, value: Any, unit: str) -> bool:
-    if item.equals and item.equals.casefold() not in (str(value).casefold(), shown(value, unit).casefold()):
+    words = {str(value).casefold(), shown(value, unit).casefold()}
+    if item.equals and words.isdisjoint(map(str.casefold, item.equals)):
         return False
     if item.least is None and item.most is None:
         return True

@@ -22,7 +22,7 @@ from fabtui.importers.session import replayed
 from fabtui.paths import user_path
 from fabtui.presentation.acceptance import Judged, Outcome, Profile, code_of, counts, judge, read_profile
 from fabtui.report.contents import document
-from fabtui.report.document import Block, Document, Items, Section, Table, check_suffix
+from fabtui.report.document import Document, Items, Section, check_suffix
 from fabtui.report.markdown import document_text
 from fabtui.report.progress import Progress
 from fabtui.report.text import text
@@ -47,7 +47,7 @@ exit codes: 0 every item that is covered passes; 1 one fails; 2 bad usage or inp
 130 interrupted (run the same command to go on)
 """
 
-#: Signs of the outcomes in the table.
+#: Outcomes in the order of the page.
 _ORDER = (Outcome.FAIL, Outcome.NOT_TESTED, Outcome.PASS, Outcome.NOT_COVERED)
 
 
@@ -163,12 +163,11 @@ def page_of(
 
 
 def items_of(profile: Profile, judged: list[Judged]) -> Section:
-    ranked = sorted(judged, key=lambda one: _ORDER.index(one.outcome))
-    rows = [["", "item", "", "evidence"]]
-    rows += [
-        [one.outcome, one.item.id, one_line(one.item.title, 100), one_line("; ".join(one.evidence), 400)]
-        for one in ranked
-    ]
-    blocks: list[Block] = [Table("items", rows, (0, 1, 2, 3))]
+    """Return the section with the items of each outcome, and where they are from."""
+    blocks = []
+    for outcome in _ORDER:
+        if mine := [one for one in judged if one.outcome is outcome]:
+            lines = [f"{one.item.id}: {one.item.title}: {'; '.join(one.evidence)}" for one in mine]
+            blocks.append(Items(f"{outcome} ({len(mine)})", [one_line(line, 600) for line in lines]))
     blocks += [Items("source", [one_line(profile.source, 300)])] if profile.source else []
     return Section("acceptance", "Acceptance", blocks)
