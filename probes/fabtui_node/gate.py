@@ -42,7 +42,6 @@ _BAD = ("bad", "failed", "error", "timeout", "fatal")
 _ODD = (*_BAD, "warn", "warning", "slow")
 #: Largest file of a baseline (bytes).
 _LARGEST = 1 << 20
-_INTERFACES = ("en", "eth", "ib", "bond")
 
 
 class Check(NamedTuple):
@@ -96,71 +95,46 @@ class Opinion(NamedTuple):
         return "fabtui: " + (text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
 
 
-def _gpu_facts(value: Mapping[str, Any]) -> Dict[str, Any]:
+def facts_of(name: str, value: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts of a check that a baseline has; None where unknown."""
     gpus = objects(value.get("gpus"))
-    if not gpus:
-        return {"gpus": "none"}
-    names = sorted(str(gpu.get("name")) for gpu in gpus)
-    links = [(count(part(gpu, "pcie"), "generation_max"), count(part(gpu, "pcie"), "width")) for gpu in gpus]
-    width = min([link[1] for link in links if link[1]], default=None)
+    if name == "gpus":
+        names = sorted(str(gpu.get("name")) for gpu in gpus)
+        widths = [width for gpu in gpus if (width := count(part(gpu, "pcie"), "width"))]
+        return {
+            "gpus": ", ".join("%d x %s" % (names.count(name), name) for name in dict.fromkeys(names)) or "none",
+            "gpu_memory": min([size for gpu in gpus if (size := count(gpu, "memory"))], default=None),
+            "gpu_pcie_width": min(widths, default=None),
+            "driver": value.get("driver"),
+            # The driver knows whether a GPU still needs what an earlier Xid asked for.
+            "recovered": bool(gpus) and all(gpu.get("recovery") == "none" for gpu in gpus),
+        }
+    if name == "nvlink":
+        links = [[link for link in objects(gpu.get("links")) if link.get("state") == "active"] for gpu in gpus]
+        return {"nvlinks": min(map(len, links), default=None)}
+    if name == "ibstat":
+        ports = [(ca.get("ca"), port) for ca in objects(value.get("cas")) for port in objects(ca.get("ports"))]
+        up = [(ca, port) for ca, port in ports if port.get("state") == "Active"]
+        return {"ports": ["%s/%s %g Gb/s" % (ca, port.get("port"), count(port, "rate") or 0) for ca, port in up]}
+    if name == "mounts":
+        return {"mounts": [mount["path"] for mount in objects(value.get("mounts")) if mount["remote"]]}
+    return _host_facts(value) if name == "host" else {}
+
+
+def _host_facts(value: Dict[str, Any]) -> Dict[str, Any]:
+    soft = count(part(part(value, "limits"), "memlock"), "soft")
+    net = "/sys/class/net"
+    interfaces = [name for name in sysfs.names(net) if sysfs.text(net, name, "operstate") == "up"]
     return {
-        "gpus": ", ".join("%d x %s" % (names.count(name), name) for name in dict.fromkeys(names)),
-        "gpu_memory": min([size for gpu in gpus if (size := count(gpu, "memory"))], default=None),
-        "gpu_pcie_width": width,
-        "driver": value.get("driver"),
-    }
-
-
-def _links(value: Mapping[str, Any]) -> Dict[str, Any]:
-    active = [
-        sum(link.get("state") == "active" for link in objects(gpu.get("links"))) for gpu in objects(value.get("gpus"))
-    ]
-    return {"nvlinks": min(active)} if active else {}
-
-
-def _ports(value: Mapping[str, Any]) -> Dict[str, Any]:
-    ports = [(ca.get("ca"), port) for ca in objects(value.get("cas")) for port in objects(ca.get("ports"))]
-    return {
-        "ports": ["%s/%s %g Gb/s" % (ca, port.get("port"), count(port, "rate") or 0) for ca, port in ports if _up(port)]
-    }
-
-
-def _up(port: Mapping[str, Any]) -> bool:
-    return port.get("state") == "Active"
-
-
-def _host(value: Mapping[str, Any]) -> Dict[str, Any]:
-    processors, memlock = part(dict(value), "processors"), part(part(dict(value), "limits"), "memlock")
-    online, soft = processors.get("cpus_online"), count(memlock, "soft")
-    return {
-        "cpus": len(online) if isinstance(online, list) else None,
-        "numa_nodes": processors.get("numa_nodes"),
-        "memory": _memory(),
-        "memlock": None if soft is None else float("1e18") if soft == -1 else soft,
-        "interfaces": [name for name in sysfs.names("/sys/class/net") if name.startswith(_INTERFACES) and _lit(name)],
-        "modules": [name for name in ("nvidia_peermem", "gdrdrv") if name in part(dict(value), "modules")],
+        "cpus": len(part(value, "processors").get("cpus_online") or ()) or None,
+        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memlock": 1e18 if soft == -1 else soft,
+        # Those of containers come and go.
+        "interfaces": [name for name in interfaces if name.startswith(("en", "eth", "ib", "bond"))],
         "kernel": os.uname().release,
     }
 
 
-def _lit(name: str) -> bool:
-    return sysfs.text("/sys/class/net", name, "operstate") == "up"
-
-
-def _memory() -> Optional[int]:
-    line = next((line for line in (sysfs.text("/proc/meminfo") or "").splitlines() if line.startswith("MemTotal:")), "")
-    size = sysfs.to_integer(line[9:].split(" kB")[0])
-    return None if size is None else size * 1024
-
-
-#: Readers of the facts that a baseline has, by the check.
-_FACTS: Dict[str, Callable[[Mapping[str, Any]], Dict[str, Any]]] = {
-    "gpus": _gpu_facts,
-    "nvlink": _links,
-    "ibstat": _ports,
-    "host": _host,
-    "mounts": lambda value: {"mounts": [mount["path"] for mount in objects(value.get("mounts")) if mount["remote"]]},
-}
 #: How a fact is compared with the baseline: ``least`` (a number that may not fall by more than this share), ``all``
 #: (nothing of a list may be missing), ``same``; and its title. Changes of those with ``odd`` drain nothing.
 _COMPARED = {
@@ -172,10 +146,8 @@ _COMPARED = {
     "interfaces": ("all", "interfaces that are up"),
     "mounts": ("all", "mounted file systems"),
     "cpus": ("least 0", "CPUs"),
-    "numa_nodes": ("same", "NUMA nodes"),
     "memory": ("least 0.02", "memory"),
     "memlock": ("least 0", "memlock"),
-    "modules": ("all", "modules"),
     "driver": ("odd", "driver"),
     "kernel": ("odd", "kernel"),
 }
@@ -219,17 +191,13 @@ def inspect(check: Check, grave: Mapping[str, str], seconds: float) -> Answer:
     module = importlib.import_module("fabtui_node.probes." + check.module)
     value = module.run(dict(check.args), None, seconds)
     judged = module.judge(value) + (xids(value, grave) if check.name == "kernel" else [])
-    facts = _FACTS[check.name](value) if check.name in _FACTS else {}
-    if check.name == "gpus":
-        # The driver knows whether a GPU still needs what an earlier Xid asked for.
-        placed = placement.of_process("self", os.environ.get("NCCL_IB_HCA", ""))
+    if check.name == "gpus" and "CUDA_VISIBLE_DEVICES" in os.environ:
         # Of a task that has its GPUs; a Prolog has all.
-        gpus = objects(value.get("gpus"))
-        mine = gpus if "CUDA_VISIBLE_DEVICES" in os.environ else []
-        far = [placement.problem(placed, gpu["index"], gpu["bus"]) for gpu in mine if gpu.get("bus")]
-        judged += [judgement("placement", "warn", text) for text in far[:1] if text]
-        facts["recovered"] = bool(gpus) and all(gpu.get("recovery") == "none" for gpu in gpus)
-    return Answer(judged, facts)
+        placed = placement.of_process("self", os.environ.get("NCCL_IB_HCA", ""))
+        gpus = [gpu for gpu in objects(value.get("gpus")) if gpu.get("bus")]
+        far = [placement.problem(placed, gpu["index"], gpu["bus"]) for gpu in gpus]
+        judged += [judgement("placement", "warn", text) for text in far if text][:1]
+    return Answer(judged, facts_of(check.name, value))
 
 
 class _Child:
@@ -252,12 +220,8 @@ class _Child:
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(null, number)
-            for text in os.listdir("/proc/self/fd"):
-                if int(text) > 2 and int(text) != writing:
-                    try:
-                        os.close(int(text))
-                    except OSError:
-                        continue
+            os.dup2(writing, 3)
+            os.closerange(4, 4096)
             os.chdir("/")
             run_command.refuse()
             try:
@@ -266,7 +230,7 @@ class _Child:
                 answer = Answer([], {}, "%s: %s: %s" % (self.name, type(error).__name__, error))
             data = json.dumps(answer).encode()
             while data:
-                data = data[os.write(writing, data) :]
+                data = data[os.write(3, data) :]
         finally:
             # Threads that hang in the kernel are waited for by nobody.
             os._exit(0)
@@ -286,29 +250,23 @@ class _Child:
             found = Answer(*json.loads(self._data))
         except (ValueError, TypeError):
             found = self._hanging()
-        self.end()
+        # It is not reaped yet, so that its number is its own.
+        os.kill(self.pid, signal.SIGKILL)
         return found
 
     def _hanging(self) -> Answer:
-        took = time.monotonic() - self.began
-        used = job_processes.processor_time("/proc", str(self.pid))
-        name = self.name
+        took, name, pid = time.monotonic() - self.began, self.name, str(self.pid)
+        used = job_processes.processor_time("/proc", pid)
         if used is None or used[0] in "ZX":
             return Answer([], {}, "%s ended without an answer" % name)
-        if used[0] == "D":
-            where = sysfs.text("/proc", str(self.pid), "wchan") or "unknown"
-            return Answer([], {}, "%s hangs in the kernel (%s) for %.0f s" % (name, where, took), hangs=True)
-        if used[0] == "R" and used[1] < _STARVED * took:
-            return Answer(
-                [], {}, "%s had %.2f s of a processor in %.0f s: the node is too busy" % (name, used[1], took)
-            )
-        return Answer([], {}, "%s did not answer within %.0f s" % (name, took), hangs=True)
-
-    def end(self) -> None:
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+        threads = [job_processes.processor_time("/proc", pid, "task", at) for at in sysfs.names("/proc", pid, "task")]
+        states = {thread[0] for thread in threads if thread}
+        if "D" not in states and "R" in states and used[1] < _STARVED * took:
+            text = "%s had %.2f s of a processor in %.0f s: the node is too busy"
+            return Answer([], {}, text % (name, used[1], took))
+        where = sysfs.text("/proc", pid, "wchan") if "D" in states else None
+        what = "hangs in the kernel (%s)" % where if where else "does not answer"
+        return Answer([], {}, "%s %s for %.0f s" % (name, what, took), hangs=True)
 
     def left(self, until: float) -> bool:
         """Reap the process; return True if it is still there (in the kernel) at ``until``."""
@@ -431,7 +389,7 @@ def gate(grave: Mapping[str, str], baseline: Optional[str], as_json: bool) -> in
     before = None
     if baseline is not None:
         # Its file system may hang.
-        read, _ = ask({"the baseline": functools.partial(read_baseline, baseline)}, 1.0)
+        read, _ = ask({"the baseline": functools.partial(read_baseline, os.path.abspath(baseline))}, 1.0)
         before = read["the baseline"].facts
         if problem := read["the baseline"].problem:
             sys.stderr.write("fabtui: error: %s\n" % problem)

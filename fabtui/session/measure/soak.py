@@ -44,6 +44,10 @@ class Soak:
         loop = asyncio.get_running_loop()
         began, turns = loop.time(), 0
         self._context.pump.emit(PhaseStart(name="soak", total=0))
+        # The sweep before it has tested each pair once.
+        swept = [((m.src, m.dst), m.verdict) for m in self._model.measurements(Layer.P2P) if m.verdict in _DECIDED]
+        self._tested += [pair for pair, _ in swept]
+        self._wrong += [pair for pair, verdict in swept if verdict is Verdict.WRONG]
         # The rounds of the circle method: each pair once, no endpoint twice in a round.
         rounds = list(each_round(len(ends))) if len(ends) > 1 else [[]]
         while loop.time() - began < seconds:

@@ -1,6 +1,6 @@
-"""Probe ``hostlink``: each GPU alone: copies from and to the host, its memory, a product with a known result.
+"""Probes ``hostlink`` and ``soak``: each GPU alone, and what came to light while links and GPUs were loaded for a time.
 
-The ranks measure it (`fabtui_node.ranks.measure.host_link`), one GPU of a node at a time; here it is judged.
+The ranks measure them (`fabtui_node.ranks.measure.host_link`), one GPU of a node at a time; here they are judged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNITS = {"product": "TFLOP/s"}
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Raise: it needs ranks, which a session starts."""
-    raise ValueError("hostlink is measured by the ranks of a session: fabtui run --probes all,hostlink")
+    raise ValueError("the ranks of a session measure it: fabtui run --probes all,hostlink, --soak SECONDS")
 
 
 def summary(gpus: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -93,6 +93,21 @@ def _peers(gpus: List[Dict[str, Any]], name: str, least: float, judged: Judgemen
             judged.add(gpu, "hostlink", "bad", text)
 
 
+def judge_soak(value: Dict[str, Any]) -> List[Judgement]:
+    judged = Judgements()
+    for gpu in objects(value.get("wrong")):
+        text = "wrong data in %d of its %d tests: what was wrong has it in common" % (gpu["wrong"], gpu["tests"])
+        judged.add(gpu, "soak", "bad", text)
+    for gpu in objects(value.get("slower")):
+        text = "%.1f %% slower than its peers at %s, in %d sweeps" % (
+            100 * (count(gpu, "share") or 0.0),
+            gpu.get("what"),
+            count(gpu, "sweeps") or 0,
+        )
+        judged.add(gpu, "soak", "warn", text)
+    return judged.all()
+
+
 PROBE = ProbeSpec(
     name="hostlink",
     title="each GPU alone: copies from and to the host, its memory, a product with a known result",
@@ -113,4 +128,17 @@ PROBE = ProbeSpec(
         ("product of matrices, TFLOP/s", "product"),
     ),
     next="ssh {node} nvidia-smi -q -d PERFORMANCE,PCI",
+)
+
+PROBE_SOAK = ProbeSpec(
+    name="soak",
+    title="load of links and GPUs for the time of --soak: pairs, collectives and products in turn, data checked",
+    phase="asked",
+    needs="ranks: NCCL for GPUs, PyTorch for CPU ranks",
+    gives="time, sweeps, bytes, who brought wrong data, and who is a little slower than its peers",
+    run=run,
+    judge=judge_soak,
+    units={"seconds": "s", "bytes": "B"},
+    view=(("time", "seconds"), ("sweeps", "sweeps"), ("bytes moved", "bytes"), ("GPUs with wrong data", "bad")),
+    next="ssh {node} nvidia-smi -q -d ECC,PERFORMANCE",
 )

@@ -254,10 +254,10 @@ class RankDispatcher:
         self._submit(message, op["ranks"], lambda endpoint, task: groups.World(op, endpoint, task).run(self.send))
 
     def _on_host(self, message: Message) -> None:
-        size, product = max(1 << 16, int(message["bytes"])), message.get("product") is not False
+        size = max(1 << 16, int(message["bytes"]))
 
         def measure(endpoint: RankEndpoint, task: Task) -> None:
-            host_link.run(size, product, partial(endpoint.host_steps, size), self.send, task, endpoint.rank.rank)
+            host_link.run(size, partial(endpoint.host_steps, size), self.send, task, endpoint.rank.rank)
 
         self._submit(message, [int(rank) for rank in message["ranks"]], measure)
 

@@ -55,7 +55,6 @@ OPTIONAL: Dict[str, Tuple[Any, ...]] = {
     "cuMemFreeHost": (c_void_p,),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuModuleLoadData": (POINTER(c_void_p), c_char_p),
-    "cuModuleUnload": (c_void_p,),
     "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
     "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p),
 }

@@ -64,8 +64,9 @@ class GpuProduct:
         """Load it; ``out``: 4 bytes of device memory. Raises `CudaError`: the driver does not take it."""
         self._device, self._out = device, out
         driver = device.driver
-        self._module = driver.make(c_void_p, "cuModuleLoadData", ptx().encode())
-        self._kernel = driver.make(c_void_p, "cuModuleGetFunction", self._module, b"product")
+        # The module stays loaded with the context: some KiB.
+        module = driver.make(c_void_p, "cuModuleLoadData", ptx().encode())
+        self._kernel = driver.make(c_void_p, "cuModuleGetFunction", module, b"product")
         handle = driver.handle(device.ordinal)
         self._blocks = BLOCKS * driver.make(c_int, "cuDeviceGetAttribute", _MULTIPROCESSORS, handle).value
         device.fill(out, 0, 4)
@@ -86,6 +87,3 @@ class GpuProduct:
         self._device.download(note, self._out, 4)
         self._device.wait(end)
         return int(struct.unpack("<I", bytes(note[:4]))[0])
-
-    def close(self) -> None:
-        self._device.driver.call("cuModuleUnload", self._module)

@@ -428,37 +428,22 @@ class TorchHostSteps(HostSteps):
         self._torch = torch
         self._buffers = [torch.arange(size // 8, dtype=torch.int64) for _ in range(2)]
 
-    def copy(self, way: str, count: int, end: float) -> float:
-        source, target = self._buffers if way != "d2h" else self._buffers[::-1]
+    def copy(self, way: str, size: int, count: int, end: float) -> float:
+        source, target = (buffer[: size // 8] for buffer in self._buffers)
         began = time.perf_counter()
         for _ in range(count * (2 if way == "both" else 1)):
             target.copy_(source)
         return time.perf_counter() - began
 
-    def lag(self, way: str, count: int, end: float) -> float:
-        one, other = (buffer[:1] for buffer in self._buffers)
-        began = time.perf_counter()
-        for _ in range(count):
-            one.copy_(other)
-        return (time.perf_counter() - began) / count
-
     def wrong(self, end: float) -> int:
         return int((self._buffers[0] != self._buffers[1]).sum())
 
     def product(self, seconds: float, end: float) -> Tuple[float, int]:
-        torch, side = self._torch, 256
-        left = (torch.arange(side * side) % 13).reshape(side, side).to(torch.float32)
-        right = (left.to(torch.int64) @ left.to(torch.int64)).to(torch.float32)
-        rate, wrong, began = 0.0, 0, time.perf_counter()
-        while not rate or time.perf_counter() - began < seconds:
-            start = time.perf_counter()
-            result = left @ left
-            rate = max(rate, 2 * side**3 / max(time.perf_counter() - start, 1e-9))
-            wrong += int((result != right).sum())
-        return rate, wrong
-
-    def close(self) -> None:
-        self._buffers = []
+        whole = (self._torch.arange(1 << 16) % 13).reshape(256, 256)
+        factor, right = whole.to(self._torch.float32), whole @ whole
+        began = time.perf_counter()
+        result = factor @ factor
+        return 2 * 256**3 / max(time.perf_counter() - began, 1e-9), int((result.to(self._torch.int64) != right).sum())
 
 
 class TorchEndpoint(RankEndpoint):
