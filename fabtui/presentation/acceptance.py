@@ -20,7 +20,7 @@ from fabtui.diagnosis.preflight.environment import expectations
 from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import shown
-from fabtui.model.layers import Layer, all_layers
+from fabtui.model.layers import Layer, all_layers, pair_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import placed_title
@@ -54,10 +54,8 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     least: float | None = None  #: Its least value, or that of the layer (in its unit), on every node or pair.
     most: float | None = None
     same: bool = False  #: The fact has one value on all nodes.
-    rules: list[str] = []  #: Ids of rules without a finding worse than a note.
-    probes: list[
-        str
-    ] = []  #: Probes that must have an answer from every node, so that the rules have something to judge.
+    rules: list[str] = []  #: Ids of rules without a finding worse than a note, those with ``:TOPIC`` about this alone.
+    probes: list[str] = []  #: Probes that must have an answer from every node: the rules need it.
     layer: str = ""  #: Layer of which every pair, or group, passes.
     group_of: str = ""  #: Name of the group of a collective, such as ``all``; empty for all groups.
     of_usual: float | None = None  #: Least share of the usual value of its class.
@@ -100,7 +98,7 @@ def read_profile(name: str) -> Profile:
     rules = {rule.id for rule in RULES}
     for item in profile.item:
         asked = [bool(item.fact), bool(item.rules), bool(item.layer), bool(item.covered_by)]
-        wrong = [rule for rule in item.rules if rule not in rules]
+        wrong = [rule for rule in item.rules if rule.partition(":")[0] not in rules]
         wrong += [probe for probe in item.probes if probe not in registry.PROBES]
         if sum(asked) != 1:
             raise InputError(f"--profile: {name}: item {item.id!r} needs one of fact, rules, layer and covered_by")
@@ -168,7 +166,7 @@ def _holds(item: Item, value: Any, unit: str) -> bool:
 def _by_rules(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     # A finding that is one among others of the preflight is listed there alone.
     each: list[Finding] = [*found.all_findings, *found.preflight.findings]
-    mine = {(one.rule.id, one.topic, one.nodes): one for one in each if one.rule.id in item.rules}
+    mine = {(one.rule.id, one.topic, one.nodes): one for one in each if _is_asked(item, one)}
     wrong = [one for one in mine.values() if one.severity is not Severity.NOTE]
     if wrong:
         lines = [f"{one.rule.id} {one_line(placed_title(one), 300)}" for one in wrong[:_MOST]]
@@ -181,10 +179,13 @@ def _by_rules(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     lines = [f"{probe}: no answer from {fold(nodes)}" for probe, nodes in silent.items() if nodes]
     if lines or not records:
         return Outcome.NOT_TESTED, tuple(lines) or ("no node was inspected",)
-    layers = [layer for layer in found.model.layers if not layer.spec.derived]
-    if not item.probes and not layers:
-        return Outcome.NOT_TESTED, ("nothing was tested",)
+    if not item.probes and (left := _unfinished(found)):
+        return Outcome.NOT_TESTED, left
     return Outcome.PASS, (f"no finding of {', '.join(item.rules)} on {count(len(records), 'node')}",)
+
+
+def _is_asked(item: Item, one: Finding) -> bool:
+    return one.rule.id in item.rules or f"{one.rule.id}:{one.topic}" in item.rules
 
 
 def _answered(value: Any) -> bool:
@@ -196,9 +197,10 @@ def _by_layer(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     rows = [m for m in model.measurements(layer) if not item.group_of or item.group_of in (m.src, m.dst)]
     largest = {(m.src, m.dst, m.src_addr, m.dst_addr): m for m in sorted(rows, key=lambda m: m.bytes or 0)}
     tested = [m for m in largest.values() if model.verdict(m) in _TESTED]
-    left = len(largest) - len(tested)
     if not tested:
         return Outcome.NOT_TESTED, (f"{layer}: nothing was measured",)
+    number = len(largest) - len(tested) + len(model.untested if layer in pair_layers() else ())
+    left = (*_unfinished(found), *([f"{number} not tested"] if number else []))
     bad = [m for m in tested if _is_below(item, m, found)]
     numbers = sorted(m.value for m in tested if m.value is not None)
     worst = (numbers[-1] if layer.spec.less_is_better else numbers[0]) if numbers else None
@@ -210,7 +212,15 @@ def _by_layer(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
         named = [f"{m.src} > {m.dst}: {model.verdict(m)}{_value(m)}" for m in bad[:_MOST]]
         more = [f"and {len(bad) - _MOST} more"] if len(bad) > _MOST else []
         return Outcome.FAIL, (f"{what}; {len(bad)} below the limit", *named, *more)
-    return (Outcome.NOT_TESTED, (what, f"{left} not tested")) if left else (Outcome.PASS, (what,))
+    return Outcome.NOT_TESTED if left else Outcome.PASS, (what, *left)
+
+
+def _unfinished(found: Diagnosis) -> tuple[str, ...]:
+    """Return why tests between nodes may be missing altogether."""
+    gone = [record.name for record in found.model.nodes.values() if record.state.gone]
+    ended = [] if found.model.phase.name == "done" else [f"the session ended in {found.model.phase.name}"]
+    ended += [f"{fold(gone)} not reached"] if gone else []
+    return (*ended, *([] if found.model.layers else ["nothing was measured"]))
 
 
 def _is_below(item: Item, m: Measurement, found: Diagnosis) -> bool:

@@ -15,6 +15,7 @@ from fabtui.cli.options_from_args import print_problems, request_from, resumed_r
 from fabtui.cli.outputs import reading_progress
 from fabtui.cli.printing import is_plain, print_lines, write_each
 from fabtui.config.file import read_config
+from fabtui.config.options import options_of
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.export.junit import acceptance_cases, junit_text
@@ -84,17 +85,12 @@ def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
     config = read_config(args)
     print_problems(config)
     # A session that goes on writes a new recording, which begins with a copy: the larger one has more.
-    onward = record.with_name(f"{record.name.removesuffix('.jsonl.gz')}.onward.jsonl.gz")
+    onward = record.with_name(f"onward-{record.name}")
     known = [path for path in (record, onward) if path.exists() and path.stat().st_size]
     if not known:
-        words = argparse.Namespace(
-            **{**{name.replace("-", "_"): value for name, value in profile.run.items()}, **vars(args)}
-        )
-        del words.profile
-        options = request_from(_listed(words), config).options
-        return _played(options, args)
-    latest = max(known, key=lambda path: path.stat().st_size)
-    if latest == onward:
+        words = {**_run_options(profile), **vars(args)}
+        return _played(request_from(argparse.Namespace(**words), config).options, args)
+    if max(known, key=lambda path: path.stat().st_size) == onward:
         os.replace(onward, record)
     try:
         rest = resumption(record)
@@ -110,13 +106,12 @@ def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
     return code
 
 
-def _listed(words: argparse.Namespace) -> argparse.Namespace:
-    """Return arguments in which those of lists are lists, as a parser gives them."""
-    for name in ("probes", "layers", "collectives"):
-        value = getattr(words, name, None)
-        if isinstance(value, str):
-            setattr(words, name, [value])
-    return words
+def _run_options(profile: Profile) -> dict[str, object]:
+    """Return the options of a profile as arguments. It may come from a vendor: it chooses tests, and nothing else."""
+    specs = {spec.name: spec for spec in options_of("run") if spec.group in ("tests", "pairs", "collectives")}
+    if strangers := profile.run.keys() - specs.keys():
+        raise InputError(f"--profile: [run] takes options of tests, not {min(strangers)!r}")
+    return {specs[name].argument: [text] if specs[name].kind == "list" else text for name, text in profile.run.items()}
 
 
 def _played(options: SessionOptions, args: argparse.Namespace) -> int:
