@@ -21,7 +21,7 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
-from fabtui.presentation.acceptance import Judged, Outcome
+from fabtui.presentation.acceptance import ItemOutcome, JudgedItem
 from fabtui.presentation.findings import evidence, headline, known_text, step_text
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.verdict_line import sentence_of
@@ -68,13 +68,17 @@ def junit_text(found: Diagnosis, more: Iterable[Case] = ()) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def acceptance_cases(judged: Iterable[Judged]) -> Iterator[Case]:
+def acceptance_cases(judged: Iterable[JudgedItem]) -> Iterator[Case]:
     for one in judged:
         name, text = f"{one.item.id}: {one.item.title}", "\n".join(one.evidence)
         case = Case("acceptance", name, text=text, output=text)
-        if one.outcome is Outcome.FAIL:
+        if one.outcome is ItemOutcome.FAIL:
             case = case._replace(failure=one.evidence[0])
-        yield case if one.outcome in (Outcome.PASS, Outcome.FAIL) else case._replace(skipped=f"{one.outcome}: {text}")
+        yield (
+            case
+            if one.outcome in (ItemOutcome.PASS, ItemOutcome.FAIL)
+            else case._replace(skipped=f"{one.outcome}: {text}")
+        )
 
 
 def _verdict(found: Diagnosis) -> Case:

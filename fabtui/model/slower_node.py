@@ -1,9 +1,8 @@
 """Paired sequential test for one that is a little slower than its peers, and the majority on wrong data.
 
 Each sweep gives a value of every node or GPU. What all have in common, such as the time of day, is removed by the
-median of the sweep; what is left is tested after each sweep (Wald 1945) for a shift of 1 %, at error rates that hold
-for all of them together. The noise is that of the values themselves, from one sweep to the next, so that a constant
-difference is not taken for noise.
+median of the sweep. The rest is tested after each sweep (Wald 1945) for a shift of 1 %, at error rates for all of them
+together. The noise is taken from the values, from one sweep to the next: a constant difference is no noise.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class PairedTest:
 
     @property
     def settled(self) -> bool:
-        """Return True once each is known to be slower, or not to be: more sweeps tell nothing new."""
+        """Return True once each is known to be slower, or not to be: more sweeps show nothing new."""
         if self.sweeps < FEWEST_SWEEPS:
             return False
         enough = math.log(len(self._rows) * (1 - MISSED) / FALSE_ALARMS)
@@ -104,7 +103,7 @@ class Suspect(NamedTuple):
 def majority(tests: Iterable[tuple[str, str]], wrong: Iterable[tuple[str, str]]) -> list[Suspect]:
     """Return who brought wrong data, by pairs of names that were tested, and those whose data was wrong.
 
-    Each in turn whom most of the pairs that are left have in common; both ends where no other pair tells them apart.
+    Each in turn whom most of the pairs that are left have in common; both ends where no other pair distinguishes them.
     """
     tested = Counter(name for pair in tests for name in pair)
     left = list(wrong)
@@ -113,7 +112,7 @@ def majority(tests: Iterable[tuple[str, str]], wrong: Iterable[tuple[str, str]])
         votes = Counter(name for pair in left for name in pair)
         most = max(votes.values())
         worst = [name for name, count in votes.items() if count == most]
-        # Of ends that are equal, the one whose other tests were wrong as well.
+        # The one of equal ends whose other tests were wrong as well.
         shares = {name: votes[name] / max(tested[name], 1) for name in worst}
         chosen = [name for name in worst if shares[name] >= max(shares.values())]
         suspects += [Suspect(name, votes[name], tested[name]) for name in chosen]

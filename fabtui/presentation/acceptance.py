@@ -34,8 +34,8 @@ _MOST = 4
 _TESTED = (Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT, Verdict.WRONG)
 
 
-class Outcome(StrEnum):
-    """Outcome of an item."""
+class ItemOutcome(StrEnum):
+    """ItemOutcome of an item."""
 
     PASS = "pass"  # noqa: S105 - a word
     FAIL = "fail"
@@ -71,11 +71,11 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True):
     item: list[Item] = []
 
 
-class Judged(NamedTuple):
+class JudgedItem(NamedTuple):
     """An item with its outcome and evidence: sentences."""
 
     item: Item
-    outcome: Outcome
+    outcome: ItemOutcome
     evidence: tuple[str, ...]
 
 
@@ -117,24 +117,24 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in PROFILES.glob("*.toml"))
 
 
-def judge(profile: Profile, found: Diagnosis) -> list[Judged]:
+def judge(profile: Profile, found: Diagnosis) -> list[JudgedItem]:
     return [_judged(item, found) for item in profile.item]
 
 
-def code_of(judged: list[Judged]) -> int:
+def code_of(judged: list[JudgedItem]) -> int:
     """Return the exit code: 1 for an item that fails, 3 for one that was not tested."""
     outcomes = {one.outcome for one in judged}
-    return BAD if Outcome.FAIL in outcomes else NOT_TESTED if Outcome.NOT_TESTED in outcomes else ALL_OK
+    return BAD if ItemOutcome.FAIL in outcomes else NOT_TESTED if ItemOutcome.NOT_TESTED in outcomes else ALL_OK
 
 
-def _judged(item: Item, found: Diagnosis) -> Judged:
+def _judged(item: Item, found: Diagnosis) -> JudgedItem:
     if item.covered_by:
-        return Judged(item, Outcome.NOT_COVERED, (item.covered_by,))
+        return JudgedItem(item, ItemOutcome.NOT_COVERED, (item.covered_by,))
     judge_item = _by_fact if item.fact else _by_rules if item.rules else _by_layer
-    return Judged(item, *judge_item(item, found))
+    return JudgedItem(item, *judge_item(item, found))
 
 
-def _by_fact(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
+def _by_fact(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
     table = found.preflight.table
     values: dict[str, Any] = table.values.get(item.fact) or dict.fromkeys(table.nodes)
     unit = next((fact.unit for fact in table.facts if fact.name == item.fact), "")
@@ -146,10 +146,10 @@ def _by_fact(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     lines = [f"{fold(nodes)}: {text}" for text, nodes in sorted(groups.items(), key=lambda group: -len(group[1]))]
     bad = [node for node, value in values.items() if value is not None and not _holds(item, value, unit)]
     if bad or (item.same and len(groups) > 1):
-        return Outcome.FAIL, tuple(lines[: _MOST + 1])
+        return ItemOutcome.FAIL, tuple(lines[: _MOST + 1])
     if unknown or not values:
-        return Outcome.NOT_TESTED, (*lines[:_MOST], f"unknown of {fold(unknown) if unknown else 'every node'}")
-    return Outcome.PASS, tuple(lines[:_MOST])
+        return ItemOutcome.NOT_TESTED, (*lines[:_MOST], f"unknown of {fold(unknown) if unknown else 'every node'}")
+    return ItemOutcome.PASS, tuple(lines[:_MOST])
 
 
 def _holds(item: Item, value: Any, unit: str) -> bool:
@@ -163,14 +163,14 @@ def _holds(item: Item, value: Any, unit: str) -> bool:
     return (item.least is None or value >= item.least) and (item.most is None or value <= item.most)
 
 
-def _by_rules(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
+def _by_rules(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
     # A finding that is one among others of the preflight is listed there alone.
     each: list[Finding] = [*found.all_findings, *found.preflight.findings]
     mine = {(one.rule.id, one.topic, one.nodes): one for one in each if _is_asked(item, one)}
     wrong = [one for one in mine.values() if one.severity is not Severity.NOTE]
     if wrong:
         lines = [f"{one.rule.id} {one_line(placed_title(one), 300)}" for one in wrong[:_MOST]]
-        return Outcome.FAIL, (*lines, *([f"and {len(wrong) - _MOST} more"] if len(wrong) > _MOST else []))
+        return ItemOutcome.FAIL, (*lines, *([f"and {len(wrong) - _MOST} more"] if len(wrong) > _MOST else []))
     records = found.model.nodes.values()
     silent = {
         probe: [record.name for record in records if not _answered(record.probe_results.get(probe))]
@@ -178,10 +178,10 @@ def _by_rules(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     }
     lines = [f"{probe}: no answer from {fold(nodes)}" for probe, nodes in silent.items() if nodes]
     if lines or not records:
-        return Outcome.NOT_TESTED, tuple(lines) or ("no node was inspected",)
+        return ItemOutcome.NOT_TESTED, tuple(lines) or ("no node was inspected",)
     if not item.probes and (left := _unfinished(found)):
-        return Outcome.NOT_TESTED, left
-    return Outcome.PASS, (f"no finding of {', '.join(item.rules)} on {count(len(records), 'node')}",)
+        return ItemOutcome.NOT_TESTED, left
+    return ItemOutcome.PASS, (f"no finding of {', '.join(item.rules)} on {count(len(records), 'node')}",)
 
 
 def _is_asked(item: Item, one: Finding) -> bool:
@@ -192,13 +192,13 @@ def _answered(value: Any) -> bool:
     return bool(value) and value.keys() != {"error"}
 
 
-def _by_layer(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
+def _by_layer(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
     model, layer = found.model, Layer(item.layer)
     rows = [m for m in model.measurements(layer) if not item.group_of or item.group_of in (m.src, m.dst)]
     largest = {(m.src, m.dst, m.src_addr, m.dst_addr): m for m in sorted(rows, key=lambda m: m.bytes or 0)}
     tested = [m for m in largest.values() if model.verdict(m) in _TESTED]
     if not tested:
-        return Outcome.NOT_TESTED, (f"{layer}: nothing was measured",)
+        return ItemOutcome.NOT_TESTED, (f"{layer}: nothing was measured",)
     number = len(largest) - len(tested) + len(model.untested if layer in pair_layers() else ())
     left = (*_unfinished(found), *([f"{number} not tested"] if number else []))
     bad = [m for m in tested if _is_below(item, m, found)]
@@ -211,8 +211,8 @@ def _by_layer(item: Item, found: Diagnosis) -> tuple[Outcome, tuple[str, ...]]:
     if bad:
         named = [f"{m.src} > {m.dst}: {model.verdict(m)}{_value(m)}" for m in bad[:_MOST]]
         more = [f"and {len(bad) - _MOST} more"] if len(bad) > _MOST else []
-        return Outcome.FAIL, (f"{what}; {len(bad)} below the limit", *named, *more)
-    return Outcome.NOT_TESTED if left else Outcome.PASS, (what, *left)
+        return ItemOutcome.FAIL, (f"{what}; {len(bad)} below the limit", *named, *more)
+    return ItemOutcome.NOT_TESTED if left else ItemOutcome.PASS, (what, *left)
 
 
 def _unfinished(found: Diagnosis) -> tuple[str, ...]:
@@ -238,8 +238,8 @@ def _value(m: Measurement) -> str:
     return f", {spoken_text(m.value, m.unit)}" if m.value is not None else ""
 
 
-def counts(judged: list[Judged]) -> Iterator[str]:
+def counts(judged: list[JudgedItem]) -> Iterator[str]:
     """Yield how many items have each outcome: ``3 pass``."""
-    for outcome in Outcome:
+    for outcome in ItemOutcome:
         if number := sum(one.outcome is outcome for one in judged):
             yield f"{number} {outcome}"

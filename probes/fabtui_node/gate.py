@@ -1,6 +1,6 @@
 """The gate of a node: may a job start here? Checks without a peer, a hard end, one reason.
 
-Each check is a probe that runs in a process of its own, starts no program and is judged by its own ``judge``. Whatever
+Each check is a probe that runs in a process of its own, starts no program and is judged by its own ``judge``. What
 hangs is left behind: a dead file system or driver holds its process in the kernel, where nothing can end it. What is
 bad is looked at once more, so that a moment drains no node.
 
@@ -30,7 +30,7 @@ FREE, DRAIN, USAGE, UNKNOWN = 0, 1, 2, 3
 KIND = "fabtui gate"
 #: Time (s) for a check, for a second look at what is bad, and for everything.
 SECONDS, AGAIN, HARD = 5.5, 2.5, 10.0
-#: Time (s) between the looks.
+#: Time (s) before the second one.
 PAUSE = 0.2
 #: Length of the reason: Slurm keeps more, but its tools show one line.
 LONGEST = 200
@@ -65,8 +65,8 @@ CHECKS = (
 )
 
 
-class Answer(NamedTuple):
-    """What a check came to; ``problem``: why it has no result, ``hangs``: that is the node's fault."""
+class CheckAnswer(NamedTuple):
+    """Result of a check; ``problem``: why it has none, ``hangs``: that is the fault of the node."""
 
     judged: List[Judgement]
     facts: Dict[str, Any]
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What is wrong with a node: reasons to drain it, what is odd, and what could not be examined."""
+    """Reasons to drain a node, what is odd, and what could not be examined."""
 
     bad: List[str]
     odd: List[str]
@@ -129,7 +129,7 @@ def _host_facts(value: Dict[str, Any]) -> Dict[str, Any]:
         "cpus": len(part(value, "processors").get("cpus_online") or ()) or None,
         "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "memlock": 1e18 if soft == -1 else soft,
-        # Those of containers come and go.
+        # Interfaces of containers come and go.
         "interfaces": [name for name in interfaces if name.startswith(("en", "eth", "ib", "bond"))],
         "kernel": os.uname().release,
     }
@@ -186,24 +186,24 @@ def xids(value: Mapping[str, Any], grave: Mapping[str, str]) -> List[Judgement]:
     return judged
 
 
-def inspect(check: Check, grave: Mapping[str, str], seconds: float) -> Answer:
+def inspect(check: Check, grave: Mapping[str, str], seconds: float) -> CheckAnswer:
     """Run a check in this process."""
     module = importlib.import_module("fabtui_node.probes." + check.module)
     value = module.run(dict(check.args), None, seconds)
     judged = module.judge(value) + (xids(value, grave) if check.name == "kernel" else [])
     if check.name == "gpus" and "CUDA_VISIBLE_DEVICES" in os.environ:
-        # Of a task that has its GPUs; a Prolog has all.
+        # A task has its GPUs; a Prolog has all.
         placed = placement.of_process("self", os.environ.get("NCCL_IB_HCA", ""))
         gpus = [gpu for gpu in objects(value.get("gpus")) if gpu.get("bus")]
         far = [placement.problem(placed, gpu["index"], gpu["bus"]) for gpu in gpus]
         judged += [judgement("placement", "warn", text) for text in far if text][:1]
-    return Answer(judged, facts_of(check.name, value))
+    return CheckAnswer(judged, facts_of(check.name, value))
 
 
 class _Child:
     """A check in a process of its own, which has none of our files: a reader of them waits for nobody left behind."""
 
-    def __init__(self, name: str, work: Callable[[], Answer]) -> None:
+    def __init__(self, name: str, work: Callable[[], CheckAnswer]) -> None:
         self.name = name
         self.began = time.monotonic()
         self._data = b""
@@ -214,7 +214,7 @@ class _Child:
         os.close(writing)
         os.set_blocking(self.output, False)
 
-    def _become(self, writing: int, work: Callable[[], Answer]) -> NoReturn:
+    def _become(self, writing: int, work: Callable[[], CheckAnswer]) -> NoReturn:
         try:
             signal.alarm(0)
             null = os.open(os.devnull, os.O_RDWR)
@@ -227,7 +227,7 @@ class _Child:
             try:
                 answer = work()
             except Exception as error:  # one check that fails costs no other
-                answer = Answer([], {}, "%s: %s: %s" % (self.name, type(error).__name__, error))
+                answer = CheckAnswer([], {}, "%s: %s: %s" % (self.name, type(error).__name__, error))
             data = json.dumps(answer).encode()
             while data:
                 data = data[os.write(3, data) :]
@@ -244,29 +244,29 @@ class _Child:
         self._data += data
         return not data
 
-    def answer(self) -> Answer:
+    def answer(self) -> CheckAnswer:
         """Return the result, and end the process; of one without a result, what it was doing."""
         try:
-            found = Answer(*json.loads(self._data))
+            found = CheckAnswer(*json.loads(self._data))
         except (ValueError, TypeError):
             found = self._hanging()
         # It is not reaped yet, so that its number is its own.
         os.kill(self.pid, signal.SIGKILL)
         return found
 
-    def _hanging(self) -> Answer:
+    def _hanging(self) -> CheckAnswer:
         took, name, pid = time.monotonic() - self.began, self.name, str(self.pid)
         used = job_processes.processor_time("/proc", pid)
         if used is None or used[0] in "ZX":
-            return Answer([], {}, "%s ended without an answer" % name)
+            return CheckAnswer([], {}, "%s ended without an answer" % name)
         threads = [job_processes.processor_time("/proc", pid, "task", at) for at in sysfs.names("/proc", pid, "task")]
         states = {thread[0] for thread in threads if thread}
         if "D" not in states and "R" in states and used[1] < _STARVED * took:
             text = "%s had %.2f s of a processor in %.0f s: the node is too busy"
-            return Answer([], {}, text % (name, used[1], took))
+            return CheckAnswer([], {}, text % (name, used[1], took))
         where = sysfs.text("/proc", pid, "wchan") if "D" in states else None
         what = "hangs in the kernel (%s)" % where if where else "does not answer"
-        return Answer([], {}, "%s %s for %.0f s" % (name, what, took), hangs=True)
+        return CheckAnswer([], {}, "%s %s for %.0f s" % (name, what, took), hangs=True)
 
     def left(self, until: float) -> bool:
         """Reap the process; return True if it is still there (in the kernel) at ``until``."""
@@ -277,7 +277,7 @@ class _Child:
         return False
 
 
-def ask(work: Mapping[str, Callable[[], Answer]], seconds: float) -> Tuple[Dict[str, Answer], List[_Child]]:
+def ask(work: Mapping[str, Callable[[], CheckAnswer]], seconds: float) -> Tuple[Dict[str, CheckAnswer], List[_Child]]:
     """Run functions side by side, each in a process, for at most ``seconds``; return answers and processes to reap."""
     children = [_Child(name, function) for name, function in work.items()]
     until = time.monotonic() + seconds
@@ -294,7 +294,7 @@ def ask(work: Mapping[str, Callable[[], Answer]], seconds: float) -> Tuple[Dict[
     return answers, children
 
 
-def opinion(answers: Mapping[str, Answer], before: Optional[Mapping[str, Any]] = None) -> Opinion:
+def opinion(answers: Mapping[str, CheckAnswer], before: Optional[Mapping[str, Any]] = None) -> Opinion:
     """Judge what the checks came to, against a baseline if there is one. Pure."""
     facts: Dict[str, Any] = {}
     for answer in answers.values():
@@ -318,8 +318,8 @@ def opinion(answers: Mapping[str, Answer], before: Optional[Mapping[str, Any]] =
     return Opinion(list(dict.fromkeys(bad)), list(dict.fromkeys(odd)), missing, facts)
 
 
-def agreed(first: Answer, second: Answer) -> Answer:
-    """Return an answer with what two looks found bad; what only the first did is odd."""
+def agreed(first: CheckAnswer, second: CheckAnswer) -> CheckAnswer:
+    """Return an answer with what was bad twice; what was bad once is odd."""
     if first.hangs or second.problem:
         return first
     seen = [(one["subject"], one["verdict"]) for one in second.judged]
@@ -329,7 +329,7 @@ def agreed(first: Answer, second: Answer) -> Answer:
         else dict(one, verdict="warn", text=one["text"] + " (seen once)")
         for one in first.judged
     ]
-    return Answer(judged, second.facts)  # type: ignore[arg-type]
+    return CheckAnswer(judged, second.facts)  # type: ignore[arg-type]
 
 
 def examine(
@@ -344,7 +344,7 @@ def examine(
     }
     checks = [check for check in checks if there[check.requires]]
 
-    def work(chosen: Sequence[Check], seconds: float) -> Tuple[Dict[str, Answer], List[_Child]]:
+    def work(chosen: Sequence[Check], seconds: float) -> Tuple[Dict[str, CheckAnswer], List[_Child]]:
         return ask({one.name: functools.partial(inspect, one, grave, seconds * 0.8) for one in chosen}, seconds)
 
     answers, children = work(checks, SECONDS)
@@ -358,22 +358,22 @@ def examine(
     return opinion(answers, before), [child.pid for child in children if child.left(until)]
 
 
-def _is_bad(answer: Answer, before: Optional[Mapping[str, Any]]) -> bool:
+def _is_bad(answer: CheckAnswer, before: Optional[Mapping[str, Any]]) -> bool:
     return not answer.hangs and bool(opinion({"": answer}, before).bad)
 
 
-def read_baseline(path: str) -> Answer:
+def read_baseline(path: str) -> CheckAnswer:
     """Return the facts in the JSON of an earlier gate, or why there are none."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.loads(file.read(_LARGEST))
         if value["kind"] == KIND:
-            return Answer([], dict(value["facts"]))
+            return CheckAnswer([], dict(value["facts"]))
     except OSError as error:
-        return Answer([], {}, "cannot read the baseline %s: %s" % (path, error.strerror))
+        return CheckAnswer([], {}, "cannot read the baseline %s: %s" % (path, error.strerror))
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    return Answer([], {}, "%s is not the JSON of fabtui gate; make one with --json" % path)
+    return CheckAnswer([], {}, "%s is not the JSON of fabtui gate; make one with --json" % path)
 
 
 def _ended(number: int, frame: Any) -> NoReturn:

@@ -21,7 +21,7 @@ from fabtui.errors import InputError
 from fabtui.export.junit import acceptance_cases, junit_text
 from fabtui.importers.session import replayed
 from fabtui.paths import user_path
-from fabtui.presentation.acceptance import Judged, Outcome, Profile, code_of, counts, judge, read_profile
+from fabtui.presentation.acceptance import ItemOutcome, JudgedItem, Profile, code_of, counts, judge, read_profile
 from fabtui.report.contents import document
 from fabtui.report.document import Document, Items, Section, check_suffix
 from fabtui.report.markdown import document_text
@@ -37,7 +37,7 @@ Accept a cluster: test it by a list of items with limits, and write the page and
 examples:
   fabtui accept --profile clustermax --nodes @new --record new.jsonl.gz --report new.html
   fabtui accept --profile slurm-partition --nodes @gpu --record gpu.jsonl.gz --junit gpu.xml
-  fabtui accept --profile ours.toml --nodes @new --record new.jsonl.gz    again, to go on after an interruption
+  fabtui accept --profile ours.toml --nodes @new --record new.jsonl.gz    again, to continue after an interruption
   fabtui accept --profile clustermax new.jsonl.gz --report new.html       of a recording; no node is asked
 
 Each item passes, fails, is not tested, or is not covered, with its evidence. The recording is also the baseline for
@@ -45,11 +45,11 @@ later: fabtui report LATER --baseline new.jsonl.gz, fabtui diff new.jsonl.gz LAT
 again. docs/acceptance.md explains profiles.
 
 exit codes: 0 every item that is covered passes; 1 one fails; 2 bad usage or input; 3 one was not tested;
-130 interrupted (run the same command to go on)
+130 interrupted (run the same command to continue)
 """
 
 #: Outcomes in the order of the page.
-_ORDER = (Outcome.FAIL, Outcome.NOT_TESTED, Outcome.PASS, Outcome.NOT_COVERED)
+_ORDER = (ItemOutcome.FAIL, ItemOutcome.NOT_TESTED, ItemOutcome.PASS, ItemOutcome.NOT_COVERED)
 
 
 class _Files(NamedTuple):
@@ -73,7 +73,7 @@ def execute(args: argparse.Namespace) -> int:
     if "file" in given:
         return _finish(profile, user_path(given["file"]), files, given)
     if "record" not in given:
-        raise InputError("accept needs --record FILE, the proof, and what an interrupted one goes on from")
+        raise InputError("accept needs --record FILE, the proof, and what an interrupted one continues from")
     record = user_path(given["record"]).absolute()
     if caught := _tested(args, profile, record):
         return caught
@@ -84,7 +84,7 @@ def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
     """Test what the recording has no results of; return the exit code of an interruption, or 0."""
     config = read_config(args)
     print_problems(config)
-    # A session that goes on writes a new recording, which begins with a copy: the larger one has more.
+    # A session that continues writes a new recording, which begins with a copy: the larger one has more.
     onward = record.with_name(f"onward-{record.name}")
     known = [path for path in (record, onward) if path.exists() and path.stat().st_size]
     if not known:
@@ -141,7 +141,7 @@ def _finish(profile: Profile, record: Path, files: _Files, given: dict[str, obje
 
 
 def page_of(
-    profile: Profile, judged: list[Judged], found: Diagnosis, sources: list[str], warnings: list[str]
+    profile: Profile, judged: list[JudgedItem], found: Diagnosis, sources: list[str], warnings: list[str]
 ) -> Document:
     """Return the report of a session with the items first."""
     page = document(found, sources, warnings=warnings)
@@ -157,7 +157,7 @@ def page_of(
     )
 
 
-def items_of(profile: Profile, judged: list[Judged]) -> Section:
+def items_of(profile: Profile, judged: list[JudgedItem]) -> Section:
     """Return the section with the items of each outcome, and where they are from."""
     blocks = []
     for outcome in _ORDER:

@@ -1,4 +1,4 @@
-"""``fabtui gate``: may a job start on this node? One line, within seconds, whatever hangs."""
+"""``fabtui gate``: may a job start on this node? One line, within seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ It asks no other node, starts no program, touches no GPU memory and drains nothi
 and HealthCheckProgram and for Kubernetes are in docs/gate.md. It ends within 10 s even where a driver or a file system
 hangs. What is bad is looked at twice.
 
-exit codes: 0 nothing is wrong; 1 no job should start here, and the line says why; 2 bad usage or input;
+exit codes: 0 nothing is wrong; 1 no job should start here, for the reason in the line; 2 bad usage or input;
 3 nothing is known to be wrong, but a check had no answer
 """
 

@@ -131,7 +131,7 @@ class RankStruck(_RunningJobRule):
 
 @register
 class RankFarFromGpu(Rule[Model]):
-    """A rank of a running job may not run, or have memory, on the NUMA node of its GPU, or uses a NIC far from it."""
+    """A rank may not run, or have memory, on the NUMA node of its GPU, or its settings name a NIC far from it."""
 
     id = "J28"
     name = "rank-far-from-gpu"

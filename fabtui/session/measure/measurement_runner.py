@@ -450,7 +450,7 @@ class MeasurementRunner:
             await self._run_pairs(pairs, self._largest, alone=True, unlimited=True)
 
     async def soak_pairs(self, pairs: Sequence[Pair]) -> None:
-        """Test disjoint pairs at once, whatever the results are."""
+        """Test disjoint pairs at once, and none of them again."""
         with self.counters.sampling():
             await self._run_pairs(pairs, self._largest)
 

@@ -86,7 +86,7 @@ class Soak:
 
     @property
     def _shares_cores(self) -> bool:
-        """Ranks on CPUs wait for each other's cores: what is slower there says nothing about a node."""
+        """Ranks on CPUs wait for each other's cores: a slower one there is no sign of a fault."""
         return any(host.engine.name == "gloo" for host in self._context.hosts.values())
 
     def _take_pairs(self, pairs: Iterable[Pair]) -> None:

@@ -79,7 +79,7 @@ def _problems(mount: Dict[str, Any]) -> List[str]:
     where = "%s (%s)" % (mount.get("path"), mount.get("type"))
     if "seconds" not in mount:
         return ["%s does not answer: its server or its daemon is gone" % where]
-    # A folder that root may not enter says nothing.
+    # A folder that this user may not enter shows nothing.
     if mount.get("error") not in (None, "Permission denied"):
         return ["%s: %s" % (where, mount["error"])]
     problems = []

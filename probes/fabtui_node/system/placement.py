@@ -1,4 +1,4 @@
-"""Where a process may run and allocate, against the NUMA nodes of its GPU and of the NIC that it names."""
+"""Placement of a process against the NUMA nodes of its GPU and of the NIC that it names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fabtui_node.system import sysfs
 
 
 class Placement(NamedTuple):
-    """What a process is allowed."""
+    """Processors and memory that a process may use."""
 
     cpus: AbstractSet[int]
     memory: AbstractSet[int]  #: NUMA nodes of which it may have memory; empty if unknown.
@@ -35,7 +35,7 @@ def of_process(pid: str, hca: str = "", proc: str = "/proc") -> Placement:
 
 
 def near_cpus(bus: str, root: str = "/sys") -> List[int]:
-    """Return the processors near a device, none if the machine has one NUMA node or does not tell."""
+    """Return the processors near a device, none if the machine has one NUMA node or does not show them."""
     folder = "bus/pci/devices"
     return (
         [] if sysfs.numa_node(root, folder, bus) is None else parse_cpus(sysfs.text(root, folder, bus, "local_cpulist"))

@@ -80,7 +80,7 @@ class CommandResult(NamedTuple):
 
 
 def refuse() -> None:
-    """Have this process start no program any more: what asks for one sees a node without it."""
+    """Keep this process from starting programs from now on, as on a node that has none."""
     _REFUSED.append(True)
 
 

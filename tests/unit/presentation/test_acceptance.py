@@ -12,7 +12,7 @@ from fabtui.cli.main import main
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.importers.session import replayed
-from fabtui.presentation.acceptance import Outcome, judge, read_profile, shipped
+from fabtui.presentation.acceptance import ItemOutcome, judge, read_profile, shipped
 from fabtui.report.progress import ReadingProgress
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,12 +26,12 @@ def test_the_profiles_that_ship_are_valid_and_judge_the_demo() -> None:
         judged = judge(read_profile(name), found)
         outcomes = {one.item.id: one.outcome for one in judged}
         assert all(one.evidence for one in judged)
-        assert Outcome.NOT_COVERED in outcomes.values()
-    assert outcomes["pairs"] is Outcome.FAIL
+        assert ItemOutcome.NOT_COVERED in outcomes.values()
+    assert outcomes["pairs"] is ItemOutcome.FAIL
     outcomes = {one.item.id: one.outcome for one in judge(read_profile("clustermax"), found)}
-    assert outcomes["wrong-data"] is Outcome.FAIL
-    assert outcomes["gpus-alike"] is Outcome.PASS
-    assert outcomes["host-link"] is outcomes["rdma-ports"] is Outcome.NOT_TESTED
+    assert outcomes["wrong-data"] is ItemOutcome.FAIL
+    assert outcomes["gpus-alike"] is ItemOutcome.PASS
+    assert outcomes["host-link"] is outcomes["rdma-ports"] is ItemOutcome.NOT_TESTED
 
 
 def test_the_page_and_the_cases_of_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from fabtui.cli.commands.gate import archive, grave
 from fabtui.transport.payload import node_modules
 from fabtui_node import gate
-from fabtui_node.gate import Answer, Check
+from fabtui_node.gate import Check, CheckAnswer
 from fabtui_node.probes import hostlink, mounts
 from fabtui_node.probes.nvidia import gpu_health, nvlink
 from tests.unit.probes.playednvml import PlayedNvml
@@ -47,7 +47,7 @@ def port(state: str = "Active", rate: float = 400.0, physical: str = "LinkUp") -
     return {"port": 1, "state": state, "physical_state": physical, "rate": rate, "link_layer": "InfiniBand"}
 
 
-def answers(gpus: dict[str, Any] | None = None, places: Any = (), ports: Any = ()) -> dict[str, Answer]:
+def answers(gpus: dict[str, Any] | None = None, places: Any = (), ports: Any = ()) -> dict[str, CheckAnswer]:
     made = {"mounts": ({"mounts": list(places)}, mounts.judge)}
     cas = [{"ca": f"mlx5_{at}", "type": "MT4129", "ports": [one]} for at, one in enumerate(ports)]
     from fabtui_node.probes.rdma import ibstat
@@ -55,11 +55,11 @@ def answers(gpus: dict[str, Any] | None = None, places: Any = (), ports: Any = (
     made["ibstat"] = ({"cas": cas}, ibstat.judge)
     if gpus is not None:
         made["gpus"] = (gpus, gpu_health.judge)
-    return {name: Answer(judged(value), gate.facts_of(name, value)) for name, (value, judged) in made.items()}
+    return {name: CheckAnswer(judged(value), gate.facts_of(name, value)) for name, (value, judged) in made.items()}
 
 
 def test_ten_thousand_healthy_nodes_are_not_drained() -> None:
-    """The variation is that of recordings: clocks, power, heat, corrected errors, traffic, ports without a cable."""
+    """The variation is as in recordings: clocks, power, heat, corrected errors, traffic, ports without a cable."""
     rng = random.Random(51)
     played = PlayedNvml(8)
     good = gate.opinion(answers(gpu_value(played), [mount("/home")], [port()] * 8)).facts
@@ -129,7 +129,7 @@ def test_each_planted_fault_drains_with_its_reason(planted: str, reason: str) ->
         ports[0] = port(rate=100.0)
     else:
         facts["memory"] = 1 << 40
-    found = {**answers(value, places, ports), "host": Answer([], facts)}
+    found = {**answers(value, places, ports), "host": CheckAnswer([], facts)}
     opinion = gate.opinion(found, good)
     assert opinion.code == gate.DRAIN, opinion
     assert reason in opinion.line
@@ -137,7 +137,7 @@ def test_each_planted_fault_drains_with_its_reason(planted: str, reason: str) ->
     assert opinion.line.isprintable()
 
 
-def test_an_xid_drains_until_the_driver_says_that_the_gpu_is_well() -> None:
+def test_an_xid_drains_until_the_driver_reports_that_the_gpu_is_well() -> None:
     entry = {
         "kind": "xid",
         "code": 79,
@@ -148,34 +148,34 @@ def test_an_xid_drains_until_the_driver_says_that_the_gpu_is_well() -> None:
     }
     judged = gate.xids({"counts": [entry]}, GRAVE)
     assert judged[0]["verdict"] == "bad"
-    kernel = {"kernel": Answer(judged, {})}
+    kernel = {"kernel": CheckAnswer(judged, {})}
     assert "Xid 79" in gate.opinion(kernel).line
     assert gate.opinion(kernel).code == gate.DRAIN
-    assert gate.opinion({**kernel, "gpus": Answer([], {"recovered": True})}).code == gate.FREE
+    assert gate.opinion({**kernel, "gpus": CheckAnswer([], {"recovered": True})}).code == gate.FREE
     assert gate.xids({"counts": [{**entry, "code": 43}]}, GRAVE) == []
     assert gate.xids({"counts": [{**entry, "age": 30 * 86400.0}]}, GRAVE)[0]["verdict"] == "note"
 
 
 def test_what_only_one_look_shows_drains_nothing() -> None:
     bad = [{"subject": "clocks", "verdict": "bad", "text": "GPU 3: it is too hot"}]
-    once = gate.agreed(Answer(bad, {}), Answer([], {}))  # type: ignore[arg-type]
-    twice = gate.agreed(Answer(bad, {}), Answer(bad, {}))  # type: ignore[arg-type]
+    once = gate.agreed(CheckAnswer(bad, {}), CheckAnswer([], {}))  # type: ignore[arg-type]
+    twice = gate.agreed(CheckAnswer(bad, {}), CheckAnswer(bad, {}))  # type: ignore[arg-type]
     assert (gate.opinion({"gpus": once}).code, gate.opinion({"gpus": twice}).code) == (gate.FREE, gate.DRAIN)
 
 
-def hangs() -> Answer:
+def hangs() -> CheckAnswer:
     while True:
         signal.pause()
 
 
-def spins() -> Answer:
+def spins() -> CheckAnswer:
     while True:
         pass
 
 
 def test_what_hangs_is_ended_and_named() -> None:
     """A driver that never answers, and one that ends without an answer."""
-    work = {"gpus": hangs, "nvlink": lambda: os._exit(3), "host": lambda: Answer([], {"cpus": 4})}
+    work = {"gpus": hangs, "nvlink": lambda: os._exit(3), "host": lambda: CheckAnswer([], {"cpus": 4})}
     began = time.monotonic()
     found, children = gate.ask(work, 0.5)
     assert time.monotonic() - began < 5

@@ -1,4 +1,4 @@
-"""What one endpoint shows by itself: copies from and to the host, its own memory, and a product with a known result."""
+"""Test of one endpoint alone: copies from and to the host, its own memory, and a product with a known result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fabtui_node.system import pci, placement, sysfs
 #: Time (s) of the timed copies of one kind, and of the product; number and size (bytes) of small copies.
 COPIES, PRODUCT = 0.08, 0.3
 SMALL_COPIES, SMALL = 200, 8
-#: Ways of copies: to the device, from it, both at once, and within its memory, where each byte is read and written.
-WAYS = {"h2d": 1, "d2h": 1, "both": 2, "own": 2}
+#: Paths of copies, and how often each byte counts: to the device, from it, both at once, within its memory.
+PATHS = {"h2d": 1, "d2h": 1, "both": 2, "own": 2}
 
 
 class HostSteps:
@@ -24,7 +24,7 @@ class HostSteps:
     bus: Optional[str] = None
 
     def copy(self, way: str, size: int, count: int, end: float) -> float:
-        """Copy ``size`` bytes ``count`` times in a way of `WAYS`, small ones one by one; return the seconds of all."""
+        """Copy ``size`` bytes ``count`` times in a path of `PATHS`, small ones one by one; return the seconds of all."""
         raise NotImplementedError
 
     def wrong(self, end: float) -> int:
@@ -69,7 +69,7 @@ def run(size: int, steps: Callable[[], HostSteps], send: Callable[[Any], None], 
 
 
 def _measure(steps: HostSteps, size: int, values: Dict[str, Any], end: float) -> None:
-    for way, times in WAYS.items():
+    for way, times in PATHS.items():
         each = min(steps.copy(way, size, 1, end) for _ in range(2))
         count = base.repetitions(each, min(COPIES, base.remaining(end) / 8), 1000)
         values[way] = times * size * count / max(steps.copy(way, size, count, end), 1e-9)
