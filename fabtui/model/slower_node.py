@@ -2,7 +2,7 @@
 
 Each sweep gives a value of every node or GPU. What all have in common, such as the time of day, is removed by the
 median of the sweep. The rest is tested after each sweep (Wald 1945) for a shift of 1 %, at error rates for all of them
-together. The noise is taken from the values, from one sweep to the next: a constant difference is no noise.
+together. The noise is taken from the values, from one sweep to the next, without constant differences.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class HostSteps:
     bus: Optional[str] = None
 
     def copy(self, way: str, size: int, count: int, end: float) -> float:
-        """Copy ``size`` bytes ``count`` times in a path of `PATHS`, small ones one by one; return the seconds of all."""
+        """Copy ``size`` bytes ``count`` times by a path of `PATHS`, small ones one by one; return all seconds."""
         raise NotImplementedError
 
     def wrong(self, end: float) -> int:
