@@ -5,6 +5,7 @@ The items are judged from a diagnosis, so that a session, a recording and a resu
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
@@ -72,11 +73,11 @@ class Profile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JudgedItem(NamedTuple):
-    """An item with its outcome and evidence: sentences."""
+    """An item with its outcome."""
 
     item: Item
     outcome: ItemOutcome
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...]  #: Sentences.
 
 
 def read_profile(name: str) -> Profile:
@@ -93,24 +94,22 @@ def read_profile(name: str) -> Profile:
         raise InputError(f"--profile: cannot read {name}: {error.strerror}; those that ship: {known}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InputError(f"--profile: {name}: {one_line(str(error), 200)}") from None
-    if not profile.item:
-        raise InputError(f"--profile: {name} has no items")
-    rules = {rule.id for rule in RULES}
     for item in profile.item:
-        asked = [bool(item.fact), bool(item.rules), bool(item.layer), bool(item.covered_by)]
-        wrong = [rule for rule in item.rules if rule.partition(":")[0] not in rules]
-        wrong += [probe for probe in item.probes if probe not in registry.PROBES]
-        if sum(asked) != 1:
-            raise InputError(f"--profile: {name}: item {item.id!r} needs one of fact, rules, layer and covered_by")
-        if wrong:
-            raise InputError(f"--profile: {name}: item {item.id!r}: there is no {wrong[0]!r}")
+        if problem := _problem(item):
+            raise InputError(f"--profile: {name}: item {item.id!r}: {problem}")
         if item.fact:
             expectations([f"{item.fact}=x"])
-        if item.layer and item.layer not in all_layers():
-            raise InputError(f"--profile: {name}: item {item.id!r}: no layer {item.layer!r}")
-    if len({item.id for item in profile.item}) < len(profile.item):
-        raise InputError(f"--profile: {name}: two items have the same id")
+    if len({item.id for item in profile.item}) < len(profile.item) or not profile.item:
+        raise InputError(f"--profile: {name}: no items, or two with the same id")
     return profile
+
+
+def _problem(item: Item) -> str:
+    known = {rule.id for rule in RULES} | registry.PROBES.keys() | set(all_layers())
+    named = [*(rule.partition(":")[0] for rule in item.rules), *item.probes, *filter(None, [item.layer])]
+    if sum(map(bool, (item.fact, item.rules, item.layer, item.covered_by))) != 1:
+        return "it needs one of fact, rules, layer and covered_by"
+    return next((f"there is no {name!r}" for name in named if name not in known), "")
 
 
 def shipped() -> list[str]:
@@ -130,58 +129,50 @@ def code_of(judged: list[JudgedItem]) -> int:
 def _judged(item: Item, found: Diagnosis) -> JudgedItem:
     if item.covered_by:
         return JudgedItem(item, ItemOutcome.NOT_COVERED, (item.covered_by,))
-    judge_item = _by_fact if item.fact else _by_rules if item.rules else _by_layer
-    return JudgedItem(item, *judge_item(item, found))
+    outcome, evidence = (_by_fact if item.fact else _by_rules if item.rules else _by_layer)(item, found)
+    left = len(evidence) - 1 - _MOST
+    return JudgedItem(item, outcome, (*evidence[: _MOST + 1], *([f"and {left} more"] if left > 0 else [])))
 
 
-def _by_fact(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
+def _by_fact(item: Item, found: Diagnosis) -> tuple[ItemOutcome, list[str]]:
     table = found.preflight.table
     values: dict[str, Any] = table.values.get(item.fact) or dict.fromkeys(table.nodes)
     unit = next((fact.unit for fact in table.facts if fact.name == item.fact), "")
-    unknown = [node for node, value in values.items() if value is None]
     groups: dict[str, list[str]] = {}
     for node, value in values.items():
-        if value is not None:
-            groups.setdefault(shown(value, unit), []).append(node)
+        groups.setdefault(shown(value, unit), []).append(node)
+    unknown = groups.pop(shown(None), [])
     lines = [f"{fold(nodes)}: {text}" for text, nodes in sorted(groups.items(), key=lambda group: -len(group[1]))]
-    bad = [node for node, value in values.items() if value is not None and not _holds(item, value, unit)]
+    bad = any(value is not None and not _holds(item, value, unit) for value in values.values())
     if bad or (item.same and len(groups) > 1):
-        return ItemOutcome.FAIL, tuple(lines[: _MOST + 1])
+        return ItemOutcome.FAIL, lines
     if unknown or not values:
-        return ItemOutcome.NOT_TESTED, (*lines[:_MOST], f"unknown of {fold(unknown) if unknown else 'every node'}")
-    return ItemOutcome.PASS, tuple(lines[:_MOST])
+        return ItemOutcome.NOT_TESTED, [f"unknown of {fold(unknown) if unknown else 'every node'}", *lines]
+    return ItemOutcome.PASS, lines
 
 
 def _holds(item: Item, value: Any, unit: str) -> bool:
     words = {str(value).casefold(), shown(value, unit).casefold()}
     if item.equals and words.isdisjoint(map(str.casefold, item.equals)):
         return False
-    if item.least is None and item.most is None:
-        return True
-    if not isinstance(value, (int, float)):
-        return False
-    return (item.least is None or value >= item.least) and (item.most is None or value <= item.most)
+    number = value if isinstance(value, (int, float)) else math.nan
+    # Comparisons with what is not a number are false.
+    return (item.least is None or number >= item.least) and (item.most is None or number <= item.most)
 
 
-def _by_rules(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
+def _by_rules(item: Item, found: Diagnosis) -> tuple[ItemOutcome, list[str]]:
     # A finding that is one among others of the preflight is listed there alone.
     each: list[Finding] = [*found.all_findings, *found.preflight.findings]
     mine = {(one.rule.id, one.topic, one.nodes): one for one in each if _is_asked(item, one)}
-    wrong = [one for one in mine.values() if one.severity is not Severity.NOTE]
-    if wrong:
-        lines = [f"{one.rule.id} {one_line(placed_title(one), 300)}" for one in wrong[:_MOST]]
-        return ItemOutcome.FAIL, (*lines, *([f"and {len(wrong) - _MOST} more"] if len(wrong) > _MOST else []))
+    if wrong := [one for one in mine.values() if one.severity is not Severity.NOTE]:
+        return ItemOutcome.FAIL, [f"{one.rule.id} {one_line(placed_title(one), 300)}" for one in wrong]
     records = found.model.nodes.values()
-    silent = {
-        probe: [record.name for record in records if not _answered(record.probe_results.get(probe))]
-        for probe in item.probes
-    }
+    silent = {probe: [r.name for r in records if not _answered(r.probe_results.get(probe))] for probe in item.probes}
     lines = [f"{probe}: no answer from {fold(nodes)}" for probe, nodes in silent.items() if nodes]
+    lines += [] if item.probes else _unfinished(found)
     if lines or not records:
-        return ItemOutcome.NOT_TESTED, tuple(lines) or ("no node was inspected",)
-    if not item.probes and (left := _unfinished(found)):
-        return ItemOutcome.NOT_TESTED, left
-    return ItemOutcome.PASS, (f"no finding of {', '.join(item.rules)} on {count(len(records), 'node')}",)
+        return ItemOutcome.NOT_TESTED, lines or ["no node was inspected"]
+    return ItemOutcome.PASS, [f"no finding of {', '.join(item.rules)} on {count(len(records), 'node')}"]
 
 
 def _is_asked(item: Item, one: Finding) -> bool:
@@ -192,50 +183,42 @@ def _answered(value: Any) -> bool:
     return bool(value) and value.keys() != {"error"}
 
 
-def _by_layer(item: Item, found: Diagnosis) -> tuple[ItemOutcome, tuple[str, ...]]:
+def _by_layer(item: Item, found: Diagnosis) -> tuple[ItemOutcome, list[str]]:
     model, layer = found.model, Layer(item.layer)
     rows = [m for m in model.measurements(layer) if not item.group_of or item.group_of in (m.src, m.dst)]
     largest = {(m.src, m.dst, m.src_addr, m.dst_addr): m for m in sorted(rows, key=lambda m: m.bytes or 0)}
     tested = [m for m in largest.values() if model.verdict(m) in _TESTED]
     if not tested:
-        return ItemOutcome.NOT_TESTED, (f"{layer}: nothing was measured",)
-    number = len(largest) - len(tested) + len(model.untested if layer in pair_layers() else ())
-    left = (*_unfinished(found), *([f"{number} not tested"] if number else []))
-    bad = [m for m in tested if _is_below(item, m, found)]
-    numbers = sorted(m.value for m in tested if m.value is not None)
-    worst = (numbers[-1] if layer.spec.less_is_better else numbers[0]) if numbers else None
+        return ItemOutcome.NOT_TESTED, [f"{layer}: nothing was measured"]
+    numbers = sorted((m.value for m in tested if m.value is not None), reverse=layer.spec.less_is_better)
     what = f"{layer}: {count(len(tested), 'result')}"
-    if worst is not None:
-        middle = numbers[len(numbers) // 2]
-        what += f", worst {spoken_text(worst, tested[0].unit)}, median {spoken_text(middle, tested[0].unit)}"
-    if bad:
-        named = [f"{m.src} > {m.dst}: {model.verdict(m)}{_value(m)}" for m in bad[:_MOST]]
-        more = [f"and {len(bad) - _MOST} more"] if len(bad) > _MOST else []
-        return ItemOutcome.FAIL, (f"{what}; {len(bad)} below the limit", *named, *more)
-    return ItemOutcome.NOT_TESTED if left else ItemOutcome.PASS, (what, *left)
+    if numbers:
+        worst, middle = (spoken_text(value, tested[0].unit) for value in (numbers[0], numbers[len(numbers) // 2]))
+        what += f", worst {worst}, median {middle}"
+    if bad := [m for m in tested if _is_below(item, m, found)]:
+        return ItemOutcome.FAIL, [
+            f"{what}; {len(bad)} below the limit",
+            *(f"{m.src} > {m.dst}: {model.verdict(m)}, {spoken_text(m.value or 0, m.unit)}" for m in bad),
+        ]
+    number = len(largest) - len(tested) + len(model.untested if layer in pair_layers() else ())
+    left = [*_unfinished(found), *([f"{number} not tested"] if number else [])]
+    return ItemOutcome.NOT_TESTED if left else ItemOutcome.PASS, [what, *left]
 
 
-def _unfinished(found: Diagnosis) -> tuple[str, ...]:
+def _unfinished(found: Diagnosis) -> list[str]:
     """Return why tests between nodes may be missing altogether."""
     gone = [record.name for record in found.model.nodes.values() if record.state.gone]
     ended = [] if found.model.phase.name == "done" else [f"the session ended in {found.model.phase.name}"]
     ended += [f"{fold(gone)} not reached"] if gone else []
-    return (*ended, *([] if found.model.layers else ["nothing was measured"]))
+    return [*ended, *([] if found.model.layers else ["nothing was measured"])]
 
 
 def _is_below(item: Item, m: Measurement, found: Diagnosis) -> bool:
-    if found.model.verdict(m).bad:
-        return True
-    if m.value is None:
-        return False
+    if found.model.verdict(m).bad or m.value is None:
+        return found.model.verdict(m).bad
     usual = found.model.usual(m) if item.of_usual is not None else None
-    low = item.least is not None and m.value < item.least
-    high = item.most is not None and m.value > item.most
-    return low or high or (usual is not None and m.value < usual * (item.of_usual or 0))
-
-
-def _value(m: Measurement) -> str:
-    return f", {spoken_text(m.value, m.unit)}" if m.value is not None else ""
+    least = max(item.least or 0.0, (usual or 0.0) * (item.of_usual or 0.0))
+    return m.value < least or (item.most is not None and m.value > item.most)
 
 
 def counts(judged: list[JudgedItem]) -> Iterator[str]:

@@ -180,9 +180,8 @@ def xids(value: Mapping[str, Any], grave: Mapping[str, str]) -> List[Judgement]:
         code = str(entry.get("code"))
         fatal = "nonfatal" not in str(entry.get("text")).lower().replace("-", "")
         if entry.get("kind") == "xid" and code in grave and fatal:
-            judged.append(
-                kernel_log.report(entry, kernel_log.aged(entry, "bad"), "xid", "Xid %s: %s" % (code, grave[code]))
-            )
+            name = "Xid %s: %s" % (code, grave[code])
+            judged.append(kernel_log.report(entry, kernel_log.aged(entry, "bad"), "xid", name))
     return judged
 
 
@@ -323,13 +322,10 @@ def agreed(first: CheckAnswer, second: CheckAnswer) -> CheckAnswer:
     if first.hangs or second.problem:
         return first
     seen = [(one["subject"], one["verdict"]) for one in second.judged]
-    judged = [
-        one
-        if (one["subject"], one["verdict"]) in seen
-        else dict(one, verdict="warn", text=one["text"] + " (seen once)")
-        for one in first.judged
-    ]
-    return CheckAnswer(judged, second.facts)  # type: ignore[arg-type]
+    for one in first.judged:
+        if (one["subject"], one["verdict"]) not in seen:
+            one.update(verdict="warn", text=one["text"] + " (seen once)")
+    return CheckAnswer(first.judged, second.facts)
 
 
 def examine(
@@ -413,15 +409,11 @@ def gate(grave: Mapping[str, str], baseline: Optional[str], as_json: bool) -> in
 
 def main(words: Sequence[str], grave: Mapping[str, str]) -> NoReturn:
     """Run the gate as a program: ``--baseline FILE`` and ``--json``."""
-    rest, baseline = list(words), None
-    as_json = "--json" in rest
-    rest = [word for word in rest if word != "--json"]
-    if len(rest) == 2 and rest[0] == "--baseline":
-        baseline, rest = rest[1], []
-    if rest:
+    rest = [word for word in words if word != "--json"]
+    if not rest or (len(rest) == 2 and rest[0] == "--baseline"):
+        code = gate(grave, rest[1] if rest else None, "--json" in words)
+    else:
         sys.stderr.write("usage: fabtui-gate [--baseline FILE] [--json]\n")
         code = USAGE
-    else:
-        code = gate(grave, baseline, as_json)
     # An interpreter that ends as usual waits for its threads.
     os._exit(code)

@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from fabtui.atomic_write import check_writable, write_text
 from fabtui.cli.commands.run import interrupted_code, played
@@ -52,32 +53,20 @@ exit codes: 0 every item that is covered passes; 1 one fails; 2 bad usage or inp
 _ORDER = (ItemOutcome.FAIL, ItemOutcome.NOT_TESTED, ItemOutcome.PASS, ItemOutcome.NOT_COVERED)
 
 
-class _Files(NamedTuple):
-    """Files to write, None if not asked for."""
-
-    report: Path | None
-    junit: Path | None
-
-
 def execute(args: argparse.Namespace) -> int:
     given = vars(args)
     if "profile" not in given:
         raise InputError("accept needs --profile FILE, or the name of one that ships: clustermax, slurm-partition")
     profile = read_profile(given["profile"])
-    files = _Files(*(user_path(given[name]).absolute() if name in given else None for name in _Files._fields))
-    if files.report is not None:
-        check_suffix(files.report, "--report")
-    for name, path in zip(_Files._fields, files, strict=True):
-        if path is not None:
-            check_writable(path, f"--{name}")
-    if "file" in given:
-        return _finish(profile, user_path(given["file"]), files, given)
-    if "record" not in given:
+    files = {name: user_path(given[name]).absolute() for name in ("report", "junit") if name in given}
+    for name, path in files.items():
+        check_writable(path, f"--{name}")
+    if "report" in files:
+        check_suffix(files["report"], "--report")
+    if "file" not in given and "record" not in given:
         raise InputError("accept needs --record FILE, the proof, and what an interrupted one continues from")
-    record = user_path(given["record"]).absolute()
-    if caught := _tested(args, profile, record):
-        return caught
-    return _finish(profile, record, files, given)
+    record = user_path(given.get("file") or given["record"]).absolute()
+    return ("file" not in given and _tested(args, profile, record)) or _finish(profile, record, files, given)
 
 
 def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
@@ -121,7 +110,7 @@ def _played(options: SessionOptions, args: argparse.Namespace) -> int:
     return 0 if interrupted is None else interrupted_code(interrupted)
 
 
-def _finish(profile: Profile, record: Path, files: _Files, given: dict[str, object]) -> int:
+def _finish(profile: Profile, record: Path, files: dict[str, Path], given: dict[str, object]) -> int:
     progress = reading_progress(record)
     model, damage = replayed(record, progress)
     progress.step("judging the items")
@@ -129,15 +118,16 @@ def _finish(profile: Profile, record: Path, files: _Files, given: dict[str, obje
     judged = judge(profile, found)
     page = page_of(profile, judged, found, [record.name], [str(damage)] if damage else [])
     progress.end()
-    writers = []
-    if files.report is not None:
-        writers.append((files.report, lambda path: write_text(path, document_text(page, path))))
-    if files.junit is not None:
-        writers.append((files.junit, lambda path: write_text(path, junit_text(found, acceptance_cases(judged)))))
-    lines = list(write_each(writers))
+    texts = {"report": lambda path: document_text(page, path)}
+    texts["junit"] = lambda path: junit_text(found, acceptance_cases(judged))
+    lines = list(write_each([(path, partial(_write, texts[name])) for name, path in files.items()]))
     sys.stdout.write(text([*items_of(profile, judged).blocks], None, is_plain(given)) + "\n" + page.verdict + "\n")
     print_lines(lines)
     return page.code
+
+
+def _write(text_of: Callable[[Path], str], path: Path) -> None:
+    write_text(path, text_of(path))
 
 
 def page_of(

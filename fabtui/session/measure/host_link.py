@@ -23,7 +23,7 @@ _NUMBERS = ("h2d", "d2h", "both", "own", "h2d_lag", "d2h_lag", "link", "link_mos
 
 
 class HostLinks:
-    """Measures endpoints alone, with the product of matrices or without it."""
+    """Measures endpoints alone."""
 
     def __init__(self, context: MeasurementContext) -> None:
         self._context = context
@@ -50,9 +50,8 @@ class HostLinks:
             for end, request in zip(wave, requests, strict=True):
                 reports = request.last_reports("hosted")
                 report = reports[end.number] or {}
-                row: dict[str, Any] = {
-                    name: known for name in _NUMBERS if (known := number(report.get(name))) is not None
-                }
+                numbers = {name: number(report.get(name)) for name in _NUMBERS}
+                row: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
                 if report.get("ok") is not True:
                     row["error"] = failure(request, reports, self._context.endpoints).text
                 elif report.get("no_product"):

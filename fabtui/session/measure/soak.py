@@ -54,10 +54,6 @@ class Soak:
             pairs = [(ends[a].number, ends[b].number) for a, b in rounds[turns % len(rounds)]]
             await self._turn(ends, pairs)
             turns += 1
-            if turns % len(rounds) == 0:
-                self._context.pump.log(
-                    "info", f"soak: {turns} turns, {len(self._wrong)} of {len(self._tested)} tests wrong"
-                )
         self._report(ends, turns, loop.time() - began)
 
     async def _turn(self, ends: Sequence[Endpoint], pairs: Sequence[Pair]) -> None:
@@ -74,11 +70,8 @@ class Soak:
             if latest is not None and latest.verdict is Verdict.WRONG:
                 self._context.pump.log("error", f"soak: the all_reduce of {len(group.ranks)} ranks has wrong results")
         values = await HostLinks(self._context).measured(ends)
-        for end in ends:
-            name, row = str(end), values[end.number]
-            self._tested.append((name, name))
-            if row.get("wrong"):
-                self._wrong.append((name, name))
+        self._tested += [(str(end), str(end)) for end in ends]
+        self._wrong += [(str(end), str(end)) for end in ends if values[end.number].get("wrong")]
         if not self._shares_cores:
             for quantity in ("product", "own"):
                 known = {str(end): float(values[end.number].get(quantity) or 0.0) for end in ends}
@@ -99,11 +92,11 @@ class Soak:
                     continue
                 self._tested.append(names)
                 self._wrong += [names] if latest.verdict is Verdict.WRONG else []
+                messages = (latest.extra or {}).get("times", {}).get("count", 1)
+                usual = self._model.usual(latest)
                 for name in names:
-                    count = (latest.extra or {}).get("iterations", 1)
-                    self._bytes[name] = self._bytes.get(name, 0) + (latest.bytes or 0) * count
-                if latest.value and (usual := self._model.usual(latest)):
-                    for name in names:
+                    self._bytes[name] = self._bytes.get(name, 0) + int((latest.bytes or 0) * messages)
+                    if latest.value and usual:
                         shares.setdefault(name, []).append(latest.value / usual)
         if not self._shares_cores:
             self._compared["pairs"].add({name: sum(each) / len(each) for name, each in shares.items()})
@@ -113,26 +106,13 @@ class Soak:
         slower = [(what, one) for name, what in _COMPARED.items() for one in self._compared[name].slower()]
         for node in dict.fromkeys(end.node for end in ends):
             mine = {str(end): end.index for end in ends if end.node == node}
-            wrong = [
-                {"index": index, "wrong": suspects[name].wrong, "tests": suspects[name].tests}
-                for name, index in mine.items()
-                if name in suspects
+            wrong = [{**suspects[name]._asdict(), "index": mine[name]} for name in mine if name in suspects]
+            slow = [
+                {**one._asdict(), "index": mine[one.name], "what": what} for what, one in slower if one.name in mine
             ]
-            value: dict[str, Any] = {
-                "seconds": round(seconds, 1),
-                "sweeps": turns,
-                "bytes": sum(self._bytes.get(name, 0) for name in mine),
-                "bad": len(wrong),
-                "wrong": wrong,
-                "slower": [
-                    {"index": mine[one.name], "what": what, "share": one.share, "sweeps": one.sweeps}
-                    for what, one in slower
-                    if one.name in mine
-                ],
-            }
+            value: dict[str, Any] = {"seconds": round(seconds, 1), "sweeps": turns, "bad": len(wrong)}
+            value |= {"wrong": wrong, "slower": slow, "bytes": sum(self._bytes.get(name, 0) for name in mine)}
             self._context.pump.emit(ProbeResult(node=node, probe="soak", value=value))
         names = ", ".join(itertools.islice(suspects, 4))
-        text = f"soak: {turns} turns in {seconds:.0f} s; " + (
-            f"wrong data has {names} in common" if names else "no wrong data"
-        )
-        self._context.pump.log("error" if names else "info", text)
+        text = f"wrong data has {names} in common" if names else "no wrong data"
+        self._context.pump.log("error" if names else "info", f"soak: {turns} turns in {seconds:.0f} s; {text}")

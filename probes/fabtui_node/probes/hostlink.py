@@ -5,25 +5,23 @@ The ranks measure them (`fabtui_node.ranks.measure.host_link`), one GPU of a nod
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List
 
-from fabtui_node.probes.judgement import count, judgement, objects
+from fabtui_node.probes.judgement import count, objects
 from fabtui_node.probes.nvidia.gpu_rules import Judgements
 from fabtui_node.registry import Judgement, ProbeSpec
 
 #: Share of the rate of its PCIe link below which copies are slow; healthy ones reach 0.8 to 0.9.
 OF_LINK = 0.6
-#: Share of the median of the GPUs of its kind on the node, by the value.
-OF_PEERS = {"h2d": 0.85, "d2h": 0.85, "own": 0.9, "product": 0.92}
+#: Quantities that GPUs of a node are compared by: title, least share of the median, unit, and how many make one.
+QUANTITIES = {
+    "h2d": ("copies from the host", 0.85, "GB/s", 1e9),
+    "d2h": ("copies to the host", 0.85, "GB/s", 1e9),
+    "own": ("copies within its memory", 0.9, "GB/s", 1e9),
+    "product": ("the product of matrices", 0.92, "TFLOP/s", 1e12),
+}
 #: Minimum number of GPUs that are compared.
 _FEWEST = 3
-_TITLES = {
-    "h2d": "copies from the host",
-    "d2h": "copies to the host",
-    "own": "copies within its memory",
-    "product": "the product of matrices",
-}
-_UNITS = {"product": "TFLOP/s"}
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
@@ -33,15 +31,13 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 def summary(gpus: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return the value of a node: ``gpus``, and of each quantity the worst, in GB/s (TFLOP/s, us)."""
-    worst: Dict[str, Tuple[Callable[[List[float]], float], float]] = {
-        **dict.fromkeys(("h2d", "d2h", "both", "own"), (min, 1000000000.0)),
-        **{"product": (min, 1e12), "h2d_lag": (max, 1e-6), "d2h_lag": (max, 1e-6)},
-    }
     value: Dict[str, Any] = {"gpus": gpus}
-    for name, (choose, unit) in worst.items():
+    for name in ("h2d", "d2h", "both", "own", "product", "h2d_lag", "d2h_lag"):
         known = [number for gpu in gpus if (number := count(gpu, name)) is not None]
+        lag = name.endswith("_lag")
         if known:
-            value[name] = round(choose(known) / unit, 3)
+            unit = 1e-6 if lag else 1e12 if name == "product" else 1e9
+            value[name] = round((max if lag else min)(known) / unit, 3)
     return value
 
 
@@ -51,45 +47,31 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     judged = Judgements()
     for gpu in gpus:
         if count(gpu, "wrong"):
-            text = "%d values that it copied or computed are wrong" % gpu["wrong"]
-            judged.add(gpu, "hostlink", "bad", text)
+            judged.add(gpu, "hostlink", "bad", "%d values that it copied or computed are wrong" % gpu["wrong"])
+        elif gpu.get("error"):
+            judged.add(gpu, "hostlink", "warn", "not measured: %s" % str(gpu["error"])[:200])
         _link(gpu, judged)
-    for name, least in OF_PEERS.items():
-        _peers(gpus, name, least, judged)
-    errors = [(gpu, str(gpu["error"])) for gpu in gpus if gpu.get("error") and not count(gpu, "wrong")]
-    for gpu, error in errors:
-        judged.add(gpu, "hostlink", "warn", "not measured: %s" % error[:200])
-    return judged.all() or _nothing(gpus)
-
-
-def _nothing(gpus: List[Dict[str, Any]]) -> List[Judgement]:
-    return [] if gpus else [judgement("hostlink", "note", "no GPU of this node was measured")]
+    for name, (title, least, unit, of) in QUANTITIES.items():
+        known = [(number, gpu) for gpu in gpus if (number := count(gpu, name)) is not None]
+        middle = sorted(number for number, _ in known)[len(known) // 2] if len(known) >= _FEWEST else 0.0
+        for number, gpu in known:
+            if number < least * middle:
+                text = "%s at %.1f %s, and %.1f are usual on this node" % (title, number / of, unit, middle / of)
+                judged.add(gpu, "hostlink", "bad", text)
+    return judged.all()
 
 
 def _link(gpu: Dict[str, Any], judged: Judgements) -> None:
-    now, most = (_bytes(count(gpu, name)) for name in ("link", "link_most"))
-    if now is not None and most is not None and now < 0.99 * most:
-        text = "its PCIe link passes %.0f of %.0f GB/s under load" % (now, most)
-        judged.add(gpu, "hostlink", "bad", text, "gpu-pcie")
-    slow = [name for name in ("h2d", "d2h") if now is not None and 0 < (count(gpu, name) or 0) / 1e9 < OF_LINK * now]
-    for name in slow:
-        text = "%s at %.1f GB/s, and its PCIe link passes %.0f" % (_TITLES[name], gpu[name] / 1e9, now or 0)
-        judged.add(gpu, "hostlink", "bad", text)
-
-
-def _bytes(gigabits: Optional[float]) -> Optional[float]:
-    return None if gigabits is None else gigabits / 8
-
-
-def _peers(gpus: List[Dict[str, Any]], name: str, least: float, judged: Judgements) -> None:
-    known = [(number, gpu) for gpu in gpus if (number := count(gpu, name)) is not None]
-    if len(known) < _FEWEST:
+    now, most = (count(gpu, name) for name in ("link", "link_most"))
+    if now is None:
         return
-    middle = sorted(number for number, _ in known)[len(known) // 2]
-    for number, gpu in known:
-        if number < least * middle:
-            unit, of = _UNITS.get(name, "GB/s"), 1e12 if name in _UNITS else 1e9
-            text = "%s at %.1f %s, and %.1f are usual on this node" % (_TITLES[name], number / of, unit, middle / of)
+    if most is not None and now < 0.99 * most:
+        text = "its PCIe link passes %.0f of %.0f GB/s under load" % (now / 8, most / 8)
+        judged.add(gpu, "hostlink", "bad", text, "gpu-pcie")
+    for name in ("h2d", "d2h"):
+        rate = (count(gpu, name) or 0.0) / 1e9
+        if 0 < rate < OF_LINK * now / 8:
+            text = "%s at %.1f GB/s, and its PCIe link passes %.0f" % (QUANTITIES[name][0], rate, now / 8)
             judged.add(gpu, "hostlink", "bad", text)
 
 
@@ -99,11 +81,8 @@ def judge_soak(value: Dict[str, Any]) -> List[Judgement]:
         text = "wrong data in %d of its %d tests: what was wrong has it in common" % (gpu["wrong"], gpu["tests"])
         judged.add(gpu, "soak", "bad", text)
     for gpu in objects(value.get("slower")):
-        text = "%.1f %% slower than its peers at %s, in %d sweeps" % (
-            100 * (count(gpu, "share") or 0.0),
-            gpu.get("what"),
-            count(gpu, "sweeps") or 0,
-        )
+        share, sweeps = (count(gpu, name) or 0.0 for name in ("share", "sweeps"))
+        text = "%.1f %% slower than its peers at %s, in %d sweeps" % (100 * share, gpu.get("what"), sweeps)
         judged.add(gpu, "soak", "warn", text)
     return judged.all()
 

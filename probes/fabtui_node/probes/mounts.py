@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List
 
 from fabtui_node.probes.judgement import count, judgement, objects
 from fabtui_node.registry import Judgement, ProbeSpec
@@ -72,31 +72,24 @@ def _ask(mount: Dict[str, Any]) -> None:
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
+    """Return what is bad on this node alone."""
     return [judgement("mounts", "bad", text) for mount in objects(value.get("mounts")) for text in _problems(mount)]
 
 
-def _problems(mount: Dict[str, Any]) -> List[str]:
+def _problems(mount: Dict[str, Any]) -> Iterator[str]:
     where = "%s (%s)" % (mount.get("path"), mount.get("type"))
+    free, size, files = (count(mount, name) for name in ("free", "size", "files"))
     if "seconds" not in mount:
-        return ["%s does not answer: its server or its daemon is gone" % where]
+        yield "%s does not answer: its server or its daemon is gone" % where
     # A folder that this user may not enter shows nothing.
-    if mount.get("error") not in (None, "Permission denied"):
-        return ["%s: %s" % (where, mount["error"])]
-    problems = []
-    if mount.get("read_only") is True:
-        problems.append("%s is read-only since an error" % where)
-    full = _full(count(mount, "free"), count(mount, "size"), count(mount, "files"))
-    if full and not mount.get("remote"):
-        problems.append("%s is full: %s" % (where, full))
-    return problems
-
-
-def _full(free: Optional[float], size: Optional[float], files: Optional[float]) -> str:
-    limits: Tuple[Tuple[bool, str], ...] = (
-        (free is not None and (size or 0) > 2 * ROOM and free < ROOM, "%.0f MB left" % ((free or 0) / 1e6)),
-        (files is not None and files < FILES, "%.0f files left" % (files or 0)),
-    )
-    return next((text for holds, text in limits if holds), "")
+    elif mount.get("error") not in (None, "Permission denied"):
+        yield "%s: %s" % (where, mount["error"])
+    elif mount.get("read_only") is True:
+        yield "%s is read-only since an error" % where
+    elif not mount.get("remote") and free is not None and free < ROOM < (size or 0) / 2:
+        yield "%s is full: %.0f MB left" % (where, free / 1e6)
+    elif not mount.get("remote") and files is not None and files < FILES:
+        yield "%s is full: %.0f files left" % (where, files)
 
 
 PROBE = ProbeSpec(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import AbstractSet, List, NamedTuple, Optional
 
 from fabtui_node.system import sysfs
@@ -52,7 +51,8 @@ def problem(placed: Placement, gpu: int, bus: str, root: str = "/sys") -> Option
         return "its CPUs are not those near GPU %d (NUMA node %d): %s" % (gpu, numa, mend)
     if placed.memory and numa not in placed.memory:
         return "it may have no memory of NUMA node %d, where GPU %d is: %s" % (numa, gpu, mend)
-    cards = {name: sysfs.numa_node(root, "class/infiniband", name, "device") for name in _cards(root)}
+    names = sysfs.names(root, "class/infiniband")[:64]
+    cards = {name: sysfs.numa_node(root, "class/infiniband", name, "device") for name in names}
     named = [name for name in cards if _is_named(name, placed.hca)]
     here = [name for name, node in cards.items() if node == numa]
     if named and here and not set(named) & set(here):
@@ -61,13 +61,9 @@ def problem(placed: Placement, gpu: int, bus: str, root: str = "/sys") -> Option
     return None
 
 
-def _cards(root: str) -> List[str]:
-    return sysfs.names(root, "class/infiniband")[:64]
-
-
 def _is_named(name: str, hca: str) -> bool:
     """Return True if NCCL_IB_HCA names a device: prefixes, or whole names after ``=``; exclusions name none."""
     if not hca or hca.startswith("^"):
         return False
-    words = [re.split(":", word)[0] for word in hca.lstrip("=").split(",")]
+    words = [word.partition(":")[0] for word in hca.lstrip("=").split(",")]
     return name in words if hca.startswith("=") else any(word and name.startswith(word) for word in words)

@@ -51,10 +51,10 @@ def test_the_page_and_the_cases_of_a_recording(tmp_path: Path, capsys: pytest.Ca
     ("text", "problem"),
     [
         ("title = 1", "Expected `str`, got `int`"),
-        ('title = "t"', "has no items"),
-        (HEAD, "item 'a' needs one of fact, rules, layer and covered_by"),
+        ('title = "t"', "no items, or two with the same id"),
+        (HEAD, "item 'a': it needs one of fact, rules, layer and covered_by"),
         (HEAD + 'rules = ["FT999"]', "there is no 'FT999'"),
-        (HEAD + 'layer = "p3p"', "no layer 'p3p'"),
+        (HEAD + 'layer = "p3p"', "there is no 'p3p'"),
         (HEAD + 'fact = "gpuz"', "no fact 'gpuz'"),
         (HEAD + "nonsense = 1", "unknown field `nonsense`"),
         ("= 1", "Invalid"),

@@ -157,9 +157,9 @@ def test_an_xid_drains_until_the_driver_reports_that_the_gpu_is_well() -> None:
 
 
 def test_what_only_one_look_shows_drains_nothing() -> None:
-    bad = [{"subject": "clocks", "verdict": "bad", "text": "GPU 3: it is too hot"}]
-    once = gate.agreed(CheckAnswer(bad, {}), CheckAnswer([], {}))  # type: ignore[arg-type]
-    twice = gate.agreed(CheckAnswer(bad, {}), CheckAnswer(bad, {}))  # type: ignore[arg-type]
+    bad: Any = {"subject": "clocks", "verdict": "bad", "text": "GPU 3: it is too hot"}
+    first: list[Any] = [CheckAnswer([dict(bad)], {}) for _ in range(2)]
+    once, twice = gate.agreed(first[0], CheckAnswer([], {})), gate.agreed(first[1], CheckAnswer([bad], {}))
     assert (gate.opinion({"gpus": once}).code, gate.opinion({"gpus": twice}).code) == (gate.FREE, gate.DRAIN)
 
 
