@@ -34,8 +34,8 @@ SECONDS, AGAIN, HARD = 5.5, 2.5, 10.0
 PAUSE = 0.2
 #: Length of the reason: Slurm keeps more, but its tools show one line.
 LONGEST = 200
-#: A check that got less of its time on a processor than this had no chance.
-_STARVED = 0.05
+#: A check that waited for a processor for this share of its time had no chance.
+_STARVED = 0.5
 #: Verdicts of probes that drain a node.
 _BAD = ("bad", "failed", "error", "timeout", "fatal")
 #: Verdicts that are worth a line.
@@ -258,11 +258,14 @@ class _Child:
         used = job_processes.processor_time("/proc", pid)
         if used is None or used[0] in "ZX":
             return CheckAnswer([], {}, "%s ended without an answer" % name)
-        threads = [job_processes.processor_time("/proc", pid, "task", at) for at in sysfs.names("/proc", pid, "task")]
-        states = {thread[0] for thread in threads if thread}
-        if "D" not in states and "R" in states and used[1] < _STARVED * took:
-            text = "%s had %.2f s of a processor in %.0f s: the node is too busy"
-            return CheckAnswer([], {}, text % (name, used[1], took))
+        tasks = sysfs.names("/proc", pid, "task")
+        states = [thread[0] for at in tasks if (thread := job_processes.processor_time("/proc", pid, "task", at))]
+        # Time on a processor, and time (ns) that it was ready and had none.
+        waited = [(sysfs.text("/proc", pid, "task", at, "schedstat") or "").split() for at in tasks]
+        longest = max([int(words[1]) / 1e9 for words in waited if len(words) > 1 and words[1].isdecimal()], default=0.0)
+        if "D" not in states and longest > _STARVED * took:
+            text = "%s waited %.0f of %.0f s for a processor: the node is too busy"
+            return CheckAnswer([], {}, text % (name, longest, took))
         where = sysfs.text("/proc", pid, "wchan") if "D" in states else None
         what = "hangs in the kernel (%s)" % where if where else "does not answer"
         return CheckAnswer([], {}, "%s %s for %.0f s" % (name, what, took), hangs=True)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,8 +187,10 @@ def test_what_hangs_is_ended_and_named() -> None:
 
 
 def test_a_check_that_had_no_processor_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = SimpleNamespace(processor_time=lambda *folder: ("R" if "task" in folder else "S", 0.0))
-    monkeypatch.setattr(gate, "job_processes", played)
+    """The kernel counts how long a thread was ready and had none (schedstat)."""
+    text = gate.sysfs.text
+    played = lambda *path: "1000 900000000 3" if path[-1] == "schedstat" else text(*path)  # noqa: E731
+    monkeypatch.setattr(gate.sysfs, "text", played)
     found, children = gate.ask({"kernel": spins}, 0.3)
     assert gate.opinion(found).code == gate.UNKNOWN
     assert "too busy" in gate.opinion(found).line
