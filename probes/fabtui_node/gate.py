@@ -327,7 +327,7 @@ def agreed(first: CheckAnswer, second: CheckAnswer) -> CheckAnswer:
     seen = [(one["subject"], one["verdict"]) for one in second.judged]
     for one in first.judged:
         if (one["subject"], one["verdict"]) not in seen:
-            one.update(verdict="warn", text=one["text"] + " (seen once)")
+            one["verdict"], one["text"] = "warn", one["text"] + " (seen once)"
     return CheckAnswer(first.judged, second.facts)
 
 

@@ -58,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
     if "profile" not in given:
         raise InputError("accept needs --profile FILE, or the name of one that ships: clustermax, slurm-partition")
     profile = read_profile(given["profile"])
-    files = {name: user_path(given[name]).absolute() for name in ("report", "junit") if name in given}
+    files: dict[str, Path] = {name: user_path(given[name]).absolute() for name in ("report", "junit") if name in given}
     for name, path in files.items():
         check_writable(path, f"--{name}")
     if "report" in files:

@@ -20,6 +20,7 @@ from fabtui_node import gate
 from fabtui_node.gate import Check, CheckAnswer
 from fabtui_node.probes import hostlink, mounts
 from fabtui_node.probes.nvidia import gpu_health, nvlink
+from fabtui_node.system import sysfs
 from tests.unit.probes.playednvml import PlayedNvml
 
 GRAVE = grave()
@@ -156,9 +157,10 @@ def test_an_xid_drains_until_the_driver_reports_that_the_gpu_is_well() -> None:
 
 
 def test_what_only_one_look_shows_drains_nothing() -> None:
-    bad: Any = {"subject": "clocks", "verdict": "bad", "text": "GPU 3: it is too hot"}
-    first: list[Any] = [CheckAnswer([dict(bad)], {}) for _ in range(2)]
-    once, twice = gate.agreed(first[0], CheckAnswer([], {})), gate.agreed(first[1], CheckAnswer([bad], {}))
+    def hot() -> CheckAnswer:
+        return CheckAnswer([{"subject": "clocks", "verdict": "bad", "text": "GPU 3: it is too hot"}], {})
+
+    once, twice = gate.agreed(hot(), CheckAnswer([], {})), gate.agreed(hot(), hot())
     assert (gate.opinion({"gpus": once}).code, gate.opinion({"gpus": twice}).code) == (gate.FREE, gate.DRAIN)
 
 
@@ -188,9 +190,9 @@ def test_what_hangs_is_ended_and_named() -> None:
 
 def test_a_check_that_had_no_processor_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel counts how long a thread was ready and had none (schedstat)."""
-    text = gate.sysfs.text
+    text = sysfs.text
     played = lambda *path: "1000 900000000 3" if path[-1] == "schedstat" else text(*path)  # noqa: E731
-    monkeypatch.setattr(gate.sysfs, "text", played)
+    monkeypatch.setattr(sysfs, "text", played)
     found, children = gate.ask({"kernel": spins}, 0.3)
     assert gate.opinion(found).code == gate.UNKNOWN
     assert "too busy" in gate.opinion(found).line
