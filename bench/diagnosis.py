@@ -97,8 +97,6 @@ KINDS: list[Kind] = []
 def planted(
     name: str, accepts: Callable[[Shape], bool] = lambda shape: True, least_nodes: int = 2, **fixed: Any
 ) -> Callable[[Make], Make]:
-    """Register a function that plants a fault."""
-
     def register(make: Make) -> Make:
         KINDS.append(Kind(name, make, least_nodes, fixed, accepts))
         return make
@@ -730,7 +728,6 @@ def serious(found: list[Found]) -> list[Found]:
 
 
 def single(seeds: int, only: str, show: bool) -> None:
-    """Plant each kind alone."""
     totals = [0, 0, 0, 0]
     print(f"{'planted':34} {'n':>3} {'first':>5} {'in 3':>5} {'tie':>4} {'silent':>6} {'shown':>6}")
     for kind in (one for one in KINDS if only in one.name):
@@ -796,7 +793,6 @@ def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int, 
 
 
 def several(seeds: int, show: bool) -> None:
-    """Plant two and three faults at once."""
     places = ("endpoint", "NIC", "rail", "node", "node pair", "single pair")
     kinds = [
         kind for kind in KINDS if kind.name in {f"{place} {state}" for place in places for state in ("dead", "slow")}
@@ -926,7 +922,6 @@ def labs(seeds: int, only: str, show: bool) -> None:
 
 
 def lab_fault(kind: str, lab: BusyLab, chance: random.Random) -> Truth:
-    """Plant a fault of a kind into a lab."""
     if kind != "NIC slow":
         return next(one for one in KINDS if one.name == kind).make(lab, chance)
     end = _end(lab, chance)
@@ -936,7 +931,6 @@ def lab_fault(kind: str, lab: BusyLab, chance: random.Random) -> Truth:
 
 
 def rack_truth(planted: Planted) -> Truth:
-    """Return what was planted into racks."""
     text, subjects, words, _ = planted
     return Truth(text, subjects, words)
 

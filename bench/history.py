@@ -82,7 +82,6 @@ class Site:
         self.before = 0.0
 
     def truths(self) -> list[Truth]:
-        """Return what is planted."""
         recurring = [day for day in self.days if self._is_episode(day)]
         return [
             Truth("FT401", f"{self.uuids['n01', 2]}/7", self.nvlink_day, _LATE),
@@ -101,7 +100,6 @@ class Site:
         return any(start <= day < start + _EPISODE for start in self.episodes)
 
     def entries(self) -> Iterator[SessionEntry]:
-        """Yield the entries of all sessions."""
         for day in self.days:
             model = Model()
             for event in self.events(day, model):
@@ -109,7 +107,6 @@ class Site:
             yield entry_of(diagnose(model), f"{day:.1f}.jsonl.gz", title)
 
     def events(self, day: float, model: Model) -> Iterator[Event]:
-        """Yield the events of the session of a day."""
         fabric, moved = self.fabric, day >= self.moved_day
         place = ("n02", 3) if moved else ("n00", 1)
         uuids = dict(self.uuids)

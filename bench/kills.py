@@ -143,7 +143,6 @@ def strike(where: Field, kind: str, process: subprocess.Popen[bytes], dice: rand
 
 
 def one(where: Field, number: int, dice: random.Random) -> Kill:
-    """Start a session and kill something in a phase of it."""
     phase, kind = dice.choice(PHASES), KINDS[number % len(KINDS)]
     delay = dice.uniform(0.0, OF_START if phase == PHASES[0] else WITHIN)
     process, recording = where.start(number)
@@ -176,7 +175,6 @@ def one(where: Field, number: int, dice: random.Random) -> Kill:
 
 
 def run(kills: int, seed: int) -> list[Kill]:
-    """Make the nodes and kill sessions on them."""
     dice = random.Random(seed)
     done: list[Kill] = []
     token = f"kills-{os.getpid()}-{time.monotonic_ns()}"

@@ -38,7 +38,6 @@ class Row(NamedTuple):
 
 
 def measure(mode: str, folder: Path) -> Row:
-    """Run a session in which a node lies."""
     python = liar.interpreter(folder / "python3", mode)
     words = ["--remote-python", str(python), "--timeout", f"{DEADLINE:g}", "--json", str(folder / "s.json")]
     run = run_lab(folder, "3x2", *words, "--bytes", "64k", "--iters", "4", "--warmup", "1", limit=LONGEST)

@@ -87,7 +87,6 @@ def environment(gpus: list[str]) -> dict[str, str]:
 
 
 def floor(gpus: list[str]) -> Found:
-    """Make all contexts and nothing else."""
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-IS", "-c", FLOOR],
@@ -286,7 +285,6 @@ def median(ones: list[Found], name: str) -> float | None:
 
 
 def show(found: Found) -> None:
-    """Print the table and the bars."""
     count, ordered = found["gpus"], found["gpus"] * (found["gpus"] - 1)
     hosts, whole = found["rank_hosts"], found["fabtui_run"]
     version = next((one["version"] for one in hosts if "version" in one), "")

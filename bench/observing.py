@@ -99,7 +99,6 @@ def node_side(samples: int, real: bool) -> dict[str, float]:
 
 
 def sample(node: int, second: int) -> dict[str, Any]:
-    """Return a value of the probe of a node of a job that works."""
     ranks = [
         {
             **{"rank": node * RANKS + at, "local_rank": at, "world": 0, "pid": 1000 + at, "name": "python3"},

@@ -160,21 +160,17 @@ class Fabric:
         return models[0] if len(models) == 1 or at < self.shape.nodes * 2 // 3 else models[1]
 
     def address(self, at: int, nic: int) -> str:
-        """Return the address of a NIC of a node."""
         return f"10.{nic + 1 if self.shape.net != 'tcp' else 0}.0.{at + 1}"
 
     def nics(self) -> int:
-        """Return the number of data NICs of a node."""
         return 1 if self.shape.net == "tcp" else max(1, self.shape.gpus // self.shape.gpus_per_nic)
 
     def leaf(self, node: str) -> int:
-        """Return the leaf switch of a node."""
         if self.shape.leaves > 2:
             return self.names.index(node) * self.shape.leaves // self.shape.nodes
         return 0 if self.shape.leaves == 1 else int(self.names.index(node) >= self.shape.nodes // 2)
 
     def half(self, end: Endpoint) -> int:
-        """Return the NUMA half of a GPU."""
         return int(end.index >= self.shape.gpus / 2)
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -325,7 +321,6 @@ class Fabric:
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def probed(self, node: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Return the inventory and the probe results of a healthy node."""
         mine = [end for end in self.ends if end.node == node]
         return self._inventory(node, mine), self._probes(node, mine)
 

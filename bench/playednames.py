@@ -8,5 +8,4 @@ GPUS = 8
 
 
 def node_name(number: int) -> str:
-    """Return the name of a played node."""
     return f"n{number:03d}"

@@ -72,7 +72,6 @@ class Clush:
         return took
 
     def close(self) -> None:
-        """End the masters."""
         for node in self._nodes:
             argv = ["ssh", "-F", str(self._config), "-O", "exit", node]
             subprocess.run(argv, capture_output=True, timeout=DEADLINE)

@@ -47,7 +47,6 @@ class Racks(Fabric):
         self.mnnvl = True
 
     def rack(self, number: int) -> list[str]:
-        """Return the trays of a rack."""
         return self.names[number * self.trays : (number + 1) * self.trays]
 
     def in_domain(self, a: Endpoint, b: Endpoint) -> bool:
@@ -82,7 +81,6 @@ class Racks(Fabric):
 
 
 def racks_of(sizes: tuple[int, int], seed: int) -> Racks:
-    """Return healthy racks."""
     return Racks(*sizes, seed)
 
 
@@ -108,14 +106,12 @@ def outside(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
 
 
 def imex_down(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Stop IMEX on a tray."""
     tray = chance.choice(trays)
     racks.imex[tray] = chance.choice(("UNAVAILABLE", "WAITING_FOR_PEERS", "INITIALIZING"))
     return f"IMEX down on {tray}", (("node", tray),), "IMEX", tray
 
 
 def split(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Split the domain of a rack into two cliques."""
     number = chance.randrange(len(racks.names) // racks.trays)
     mine = racks.rack(number)
     at = chance.randrange(2, len(mine) - 1)
@@ -134,7 +130,6 @@ def over_rdma(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
 
 
 def gpu_slow(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Slow a GPU down."""
     end, factor = _end(racks, chance, trays), chance.uniform(0.3, 0.6)
     _slow(racks, lambda a, b: end in (a, b), factor)
     return f"{end} slow x{factor:.2f}", (("gpu", str(end)),), "slow", end.node

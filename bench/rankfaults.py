@@ -53,7 +53,6 @@ class Found(NamedTuple):
 
 
 async def run(play: Play, seconds: float, probes: tuple[str, ...]) -> Found:
-    """Run a session over played nodes."""
     feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=seconds, probes=probes, force=True), SlowNodes(play))
     began = time.monotonic()
     await feed.run()

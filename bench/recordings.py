@@ -44,7 +44,6 @@ def cpu(run: Callable[[], object]) -> float:
 
 
 def as_json(path: Path) -> None:
-    """Read a recording as JSON."""
     with gzip.open(path) as lines:
         for line in lines:
             json.loads(line)

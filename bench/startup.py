@@ -54,7 +54,6 @@ class Times(NamedTuple):
 
 
 def of_command(argv: list[str]) -> Times:
-    """Run a command to its end."""
     began = time.perf_counter()
     pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)

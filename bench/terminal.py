@@ -36,7 +36,6 @@ class Terminal:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU that the threads of the process have used."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

@@ -180,7 +180,6 @@ def facts(draws: int, chance: random.Random) -> bool:
 
 
 def of_counters(window: Window, fell: list[str]) -> list[Finding]:
-    """Return what the test of all counters finds in a phase."""
     model = Model()
     model.apply(SessionStart(nodes=[*window["nodes"]], version="", time=0.0))
     for node, (seconds, grew) in window["nodes"].items():

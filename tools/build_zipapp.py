@@ -44,7 +44,6 @@ def packages(wheel: Path, python: str, machine: str, folder: Path) -> dict[str, 
 
 
 def write(wheel: Path, out: Path, pythons: list[str], machine: str) -> None:
-    """Write the file."""
     found: dict[str, dict[str, bytes]] = {}
     for python in pythons:
         with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def problems(lock: str, fixed: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the text of a lock file."""
     found: list[str] = []
     # Whether a hash has to follow the line before.
     number, open_ = 0, False

@@ -27,7 +27,6 @@ def sums() -> str:
 
 
 def differences(folder: Path) -> list[str]:
-    """Return the files that a build from the sdist makes differently."""
     with tarfile.open(DIST / NAMES[1]) as archive:
         archive.extractall(folder, filter="data")
     source = folder / f"fabtui-{VERSION}"

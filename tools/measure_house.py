@@ -28,7 +28,6 @@ class Module(NamedTuple):
 
 
 def modules(root: Path) -> Iterator[Module]:
-    """Yield the modules of both packages."""
     for package, folder in PACKAGES.items():
         for path in sorted((root / folder).rglob("*.py")):
             parts = [package, *path.relative_to(root / folder).with_suffix("").parts]
@@ -63,7 +62,6 @@ def long_functions(found: list[Module]) -> list[str]:
 
 
 def problems(root: Path) -> Iterator[str]:
-    """Yield what exceeds a limit."""
     found = list(modules(root))
     yield from (f"longer than {MAXIMUM_FUNCTION} lines: {one}" for one in long_functions(found))
     for name, paths in shared_names(found).items():

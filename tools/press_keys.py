@@ -180,7 +180,6 @@ class Terminal:
         return written
 
     def screen(self) -> str:
-        """Return what is shown."""
         return self._ask("capture-pane", "-p")
 
     def coded(self) -> str:
@@ -199,7 +198,6 @@ class Terminal:
         return found
 
     def rest(self) -> str:
-        """Return the screen with its codes once the app is silent."""
         end = time.monotonic() + 5.0
         while self._wrote_within(_QUIET) and time.monotonic() < end:
             pass
@@ -221,7 +219,6 @@ class Terminal:
         return False
 
     def to_grid(self) -> None:
-        """Leave all views and lines that are open over the grid."""
         for _ in range(6):
             # Sent at once, Escape and what follows would be one key with Alt.
             self.send("Escape")
@@ -231,7 +228,6 @@ class Terminal:
                 return
 
     def close(self) -> None:
-        """End the app and its session."""
         self._requests.close()
         self._client.wait(10)
 

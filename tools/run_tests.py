@@ -66,7 +66,6 @@ def _repeated(names: list[str]) -> bool:
 
 
 def _failed(row: str) -> list[str]:
-    """Return the names of the tests of a row that failed the last time."""
     file = _cache(row) / "v" / "cache" / "lastfailed"
     return list(json.loads(file.read_text())) if file.exists() else []
 

@@ -72,7 +72,6 @@ def resolved(requirements: list[str], out: Path, *options: str | Path) -> dict[s
 
 
 def lock(upgrade: bool) -> str:
-    """Return the text of the lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         kept = folder / "kept.lock"

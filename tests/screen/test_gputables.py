@@ -98,20 +98,6 @@ def test_the_kernel() -> None:
     assert kernel_lines(None) == kernel_lines({"error": "x"}) == []
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"gpus": [1, {}, {"index": NASTY, "pcie": [], "errors": {NASTY: NASTY}, "reasons": [3], "rows": "x"}]},
-        {"gpus": [{"pcie": {"width": "a"}, "power": "x", "fabric": 3}], "problems": 3, "fabric_manager": []},
-        {"readable": "yes", "counts": [{}, {"kind": NASTY, "age": "x", "text": NASTY, "count": []}, 4]},
-    ],
-)
-def test_any_value(value: dict[str, Any]) -> None:
-    shown = str(text([*gpu_state_lines(value, value), *kernel_lines(value)]))
-    assert "\\x1b" not in shown
-    assert "\\u202e" not in shown
-
-
 @pytest.mark.parametrize(("uuid", "grown"), [("GPU-1", True), ("GPU-2", False)])
 def test_growth_of_nvlink_counters_goes_by_uuid(uuid: str, grown: bool) -> None:
     def look(uuid: str, crc: int) -> dict[str, Any]:

@@ -59,7 +59,6 @@ def node_facts(
 
 
 def put(facts: Any, path: list[str], value: Any) -> None:
-    """Change a fact that has a path."""
     name, *rest = path
     if name == "*":
         for one in facts:
