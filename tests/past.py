@@ -66,7 +66,6 @@ def write_past(path: Path, later: float = 0.0) -> Path:
 
 @contextlib.contextmanager
 def open_history(path: Path) -> Iterator[SiteHistory]:
-    """Yield the history of a file."""
     with reading(path) as base:
         assert base is not None
         yield SiteHistory(base)

@@ -59,8 +59,6 @@ print("intact", flush=True)
 
 
 class Sample(NamedTuple):
-    """State of the GPUs and of the rank host at one time."""
-
     at: float
     used: list[int]  #: Memory of each GPU in bytes.
     rss: int  #: Resident memory of the process that has the GPUs.
@@ -76,7 +74,6 @@ def memory(gpus: list[str]) -> list[int]:
 
 
 def family(pid: int) -> set[int]:
-    """Return the descendants of a process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

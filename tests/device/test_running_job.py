@@ -128,8 +128,6 @@ def _run(training: Training, *words: str) -> tuple[int, str, float]:
 
 
 class App:
-    """The app in a terminal of its own."""
-
     def __init__(self, training: Training) -> None:
         self.screen = Terminal(120, 40)
         self.pid, self.terminal = pty.fork()

@@ -59,8 +59,6 @@ def writes_a_checkpoint(seconds: float, path: Path) -> None:
 
 
 class Training:
-    """The loop of a rank."""
-
     def __init__(self, control: Path, engine: str) -> None:
         self.control, self.rank = control, int(os.environ["RANK"])
         self.device = torch.device("cuda", self.rank) if engine == "nccl" else torch.device("cpu")

@@ -34,7 +34,6 @@ def sruns() -> list[int]:
 
 
 async def attempt(options: argparse.Namespace) -> dict[str, Any]:
-    """Open the links and return what came of it."""
     nodes, steps = options.nodes, options.steps or len(options.nodes)
     names = nodes[:steps] if steps <= len(nodes) else [str(number) for number in range(steps)]
     placements = {n: (f"--jobid={options.job}", f"--nodelist={nodes[i % len(nodes)]}") for i, n in enumerate(names)}

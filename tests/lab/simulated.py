@@ -157,7 +157,6 @@ class Fabric:
         self.close()
 
     def close(self) -> None:
-        """End the subnet manager and the simulator."""
         for process in (self._manager, self._process):
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -204,7 +203,6 @@ class Fabric:
         self._wait_for("SUBNET UP", log, self._manager)
 
     def _equip(self) -> None:
-        """Give the nodes their tools and adapters."""
         tools = self._folder / "tools"
         tools.mkdir()
         script = _TOOL.format(folder=self._folder, server=_SERVER, port=_PORT, preload=PRELOADS[0])

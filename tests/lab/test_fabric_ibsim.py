@@ -63,7 +63,6 @@ def fabtui(network: Network, command: str, *words: str) -> tuple[int, str]:
 
 
 def findings(network: Network, folder: Path) -> list[dict[str, Any]]:
-    """Return what a preflight finds of RDMA."""
     path = folder / "preflight.json"
     fabtui(network, "preflight", "--json", str(path))
     found: list[dict[str, Any]] = json.loads(path.read_text())["findings"]

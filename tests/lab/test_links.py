@@ -16,7 +16,6 @@ LAYERS = ("ping", "mtu", "udp", "tcp")
 
 
 def blamed(found: Outcome) -> list[tuple[str, str]]:
-    """Return kind and name of what each finding blames."""
     return [(one["subject"]["kind"], one["subject"]["name"]) for one in found.saved["findings"]]
 
 

@@ -58,7 +58,6 @@ class Run(NamedTuple):
 
 
 def pairs_of(network: Network) -> int:
-    """Return the number of ordered pairs of addresses of different nodes."""
     return len(network.names) * (len(network.names) - 1) * len(network.rails) ** 2
 
 

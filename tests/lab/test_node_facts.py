@@ -56,7 +56,6 @@ class Group:
 
 
 def change(network: Network, node: str, before: str) -> None:
-    """Put words in front of the command that logs in to a node."""
     config = network.ssh_config.read_text()
     changed = config.replace(f"Host {node}\n ProxyCommand ", f"Host {node}\n ProxyCommand {before}")
     assert changed != config
@@ -84,7 +83,6 @@ def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
 
 
 def bind(network: Network, node: str, name: str, text: str, target: str) -> None:
-    """Have a file of a node contain something else."""
     source = network.folder / f"{node}-{name}"
     source.write_text(text)
     network.on(node, "mount", "--bind", str(source), target)

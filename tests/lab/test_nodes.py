@@ -53,7 +53,6 @@ def odd_python(network: Network, name: str, before: str) -> Iterator[list[str]]:
 
 
 def first(found: Outcome) -> tuple[str, tuple[str, str]]:
-    """Return title and subject of the first finding."""
     finding = found.saved["findings"][0]
     return finding["title"], (finding["subject"]["kind"], finding["subject"]["name"])
 

@@ -99,7 +99,6 @@ def test_a_value_that_is_slow_once_is_tested_again_before_it_is_reported(network
 
 
 def _retests(recording: Path) -> bool:
-    """Return True once slow pairs are tested again."""
     # At first it is empty.
     with contextlib.suppress(InputError):
         return any(
@@ -109,7 +108,6 @@ def _retests(recording: Path) -> bool:
 
 
 def _heal_at_the_first_retest(network: Network, recording: Path, over: threading.Event) -> None:
-    """Take the fault away as soon as slow pairs are to be tested again."""
     while not over.wait(0.05) and not _retests(recording):
         pass
     network.fabric("tc", "qdisc", "del", "dev", "n1r0", "root")

@@ -77,7 +77,6 @@ def report(cluster: SlurmCluster, job: str, *more: str) -> tuple[int, dict[str, 
 
 
 def until(cluster: SlurmCluster, job: str, rules: set[str], *more: str) -> dict[str, Any]:
-    """Return the report that has these rules."""
     end = time.monotonic() + DEADLINE
     while True:
         code, found = report(cluster, job, *more)

@@ -20,8 +20,6 @@ class Cell(NamedTuple):
 
 
 class Pen:
-    """Current style of a terminal."""
-
     def __init__(self) -> None:
         self.attributes: set[int] = set()
         self.foreground = self.background = "default"

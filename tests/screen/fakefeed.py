@@ -137,7 +137,6 @@ class FakeFeed(Feed):
         self.play([Acknowledged(finding=finding, title=title, note=note, time=self.model.now)])
 
     def answer(self, **fields: Any) -> None:
-        """End the command that was run last."""
         self.play([CommandEnd(number=len(self.ran), time=self.model.now, **fields)])
 
     async def ask_job(self) -> None:

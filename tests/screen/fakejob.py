@@ -99,7 +99,6 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
 
 
 def verdict_of(kind: Kind) -> JobVerdict:
-    """Return the verdict about a job."""
     rows = []
     for rank in range(16):
         state, util, power, share = _numbers(kind, rank)

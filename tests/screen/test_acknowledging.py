@@ -19,7 +19,6 @@ async def concluded(app: FabricApp, pilot: Pilot[int]) -> None:
 
 
 def _panel_text(screen: str) -> str:
-    """Return the words of the panel on one line."""
     return " ".join(" ".join(line.partition("▏")[2] for line in screen.splitlines()).split())
 
 

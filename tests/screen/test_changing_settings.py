@@ -15,7 +15,6 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 
 async def change(pilot: Pilot[Any], name: str, text: str) -> None:
-    """Give a setting a value in the view of all settings."""
     app = pilot.app
     if not isinstance(app.screen, SettingsScreen):
         await press(pilot, "f2")

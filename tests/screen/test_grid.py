@@ -29,7 +29,6 @@ def lines_of(grid: GridView) -> list[str]:
 
 
 def drawn(grid: GridView) -> list[str | None]:
-    """Return the lines with their colours."""
     return [strip._render_cache for strip in grid.render_lines(grid.size.region)]
 
 

@@ -34,7 +34,6 @@ def fabric(*, known: int = NODES) -> Story:
 
 
 def grouped(model: Model, order: RowOrder) -> list[tuple[str, list[str]]]:
-    """The groups with the names of their endpoints."""
     axis = Axis.of_model(model)
     found = group_by(model, axis, order)
     assert found is not None

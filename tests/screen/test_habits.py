@@ -18,7 +18,6 @@ from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two
 
 
 def letter_at(app: Any, x: int, y: int) -> str:
-    """The letter that jump mode shows at a place."""
     line: str = screen_text(app).splitlines()[y]
     return line[x : x + 3].strip()
 

@@ -74,8 +74,6 @@ async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
 
 
 class _AlwaysSeen:
-    """A past in which each finding was seen before."""
-
     findings: tuple[Any, ...] = ()
     usual: Any = MappingProxyType({})
     overview: Any = None

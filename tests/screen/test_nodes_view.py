@@ -26,7 +26,6 @@ GLYPHS = Glyphs(False)
 
 
 def gpu_look(node: str) -> dict[str, Any]:
-    """Return the gpus probe result of a node whose second GPU is too hot."""
     gpus = [
         {
             "bus": gpu["bus"].upper(),

@@ -38,8 +38,6 @@ def test_a_long_text_is_cut() -> None:
 
 
 class Terminal:
-    """A driver with a terminal."""
-
     def __init__(self, thread: Any) -> None:
         self._writer_thread = thread
         self.written: list[str] = []

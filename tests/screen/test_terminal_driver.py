@@ -25,7 +25,6 @@ from fabtui.screen.terminal.internals import TerminalDriver, discard_output
 
 @pytest.fixture
 def ends() -> Iterator[tuple[int, Any]]:
-    """Return the outer end of a terminal and a file on the inner one."""
     outer, inner = pty.openpty()
     tty.setraw(inner)
     with os.fdopen(inner, "w", encoding="utf-8") as file:
@@ -35,8 +34,6 @@ def ends() -> Iterator[tuple[int, Any]]:
 
 
 class App:
-    """The part of the app that the driver knows."""
-
     def __init__(self) -> None:
         self.taken: list[Message] = []
         self.panics: list[object] = []

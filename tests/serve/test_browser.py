@@ -38,7 +38,6 @@ async def new_page() -> AsyncIterator[Callable[[], Any]]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncIterator[Served]:
-    """One server for the tests that end their session."""
     async with replayed() as server:
         yield server
 

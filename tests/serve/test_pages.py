@@ -76,7 +76,6 @@ async def test_the_report_of_a_recording_shows_each_layer_in_a_tab_with_hover(re
 
 
 async def hover(page: Page, row: int, column: int) -> None:
-    """Move the pointer over a cell of the matrix that is shown."""
     place = await page.evaluate(
         f"""(() => {{
             const svg = [...document.querySelectorAll('svg[data-origin]')].find((one) => one.getClientRects().length);

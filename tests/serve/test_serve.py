@@ -19,7 +19,6 @@ from tests.serve.served import Served, aiohttp, children_of, gone, replayed, ser
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncIterator[Served]:
-    """One server for the tests that leave it as it was."""
     async with replayed() as server:
         yield server
 

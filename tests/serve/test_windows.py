@@ -132,8 +132,6 @@ class FakeWindow:
 
 
 class FakeSocket:
-    """A websocket that takes output once it may."""
-
     def __init__(self, coming: Sequence[str] = ()) -> None:
         self.taking = asyncio.Event()
         self.sent: list[bytes | str] = []

@@ -44,7 +44,6 @@ def test_the_version_is_one() -> None:
 
 
 def build(source: Path, out: Path) -> None:
-    """Build the wheel and the sdist of a folder."""
     out.mkdir()
     code = "import sys, hatchling.build as it\nit.build_sdist(sys.argv[1])\nit.build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(out)], cwd=source, check=True, capture_output=True, timeout=120)

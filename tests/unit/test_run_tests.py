@@ -144,7 +144,6 @@ def test_a_row_without_tests_fails(tmp_path: Path) -> None:
 
 
 def forked(folder: Path, body: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of two files in two processes."""
     for number in range(2):
         (folder / f"test_of_{number}.py").write_text(f"import os, time, warnings, pytest\n{body}")
     argv = [sys.executable, "-m", "pytest", "-p", "tests.forks", "-p", "no:cacheprovider", "--forks", "2", *more]

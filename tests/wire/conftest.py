@@ -21,14 +21,12 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def controller(zygote: Zygote) -> Iterator[Controller]:
-    """A controller whose rank hosts need not load torch again."""
     with Controller(zygote) as controller:
         yield controller
 
 
 @pytest.fixture
 def field(tmp_path: Path) -> Iterator[sshd.Field]:
-    """Servers that are stopped in the end."""
     reason = sshd.missing()
     if reason is not None:
         pytest.skip(reason)

@@ -52,7 +52,6 @@ async def wait_for(condition: Callable[[], object], seconds: float, what: str) -
 
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A mark that everything started by the test inherits."""
     value = f"fabtui-test-{uuid.uuid4().hex}"
     monkeypatch.setenv("FABTUI_TEST_TOKEN", value)
     return value

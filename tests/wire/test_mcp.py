@@ -57,7 +57,6 @@ class Place:
         self.log.write_text(WARN)
 
     def rank_hosts(self) -> list[int]:
-        """Return the processes of ranks on the nodes."""
         return [pid for pid in living(self.token) if b"\0-u\0-c\0" in tokens_of(pid)]
 
     def commands(self, node: str) -> list[str]:

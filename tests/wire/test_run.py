@@ -161,7 +161,6 @@ def test_experiments_about_findings_are_evidence_live_and_in_a_replay(tmp_path: 
 
 
 def _ours(token: str) -> list[str]:
-    """Return the processes whose environment holds a token."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -175,7 +174,6 @@ def _ours(token: str) -> list[str]:
 
 
 def _pairs(path: Path) -> int:
-    """Return the number of pairs that a recording has so far."""
     events = (event for event in _events(path) if event["kind"] == "measured")
     return sum(m["layer"] == "p2p" for event in events for m in event["measurements"])
 

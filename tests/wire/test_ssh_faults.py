@@ -162,7 +162,6 @@ async def test_something_that_is_no_ssh_server(field: sshd.Field, reach_for: Rea
 
 
 def jumps(server: sshd.Server) -> int:
-    """Return how many logins a server took."""
     return server.logged().count("Accepted publickey")
 
 

@@ -47,7 +47,6 @@ async def test_the_tutorial(
 
 
 async def check_keys(recording: Path) -> None:
-    """Press the keys of the tutorial's table in the recording that it made."""
     keys = re.findall(r"^\| `(\S+)` \|", (ROOT / PAGE).read_text(), re.MULTILINE)
     assert ["none", *keys] == [*SHOWN, "q"]
     app = make_app(ReplayFeed(recording, None))

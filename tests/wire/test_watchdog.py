@@ -40,7 +40,6 @@ class Ranks(NamedTuple):
     running: list[subprocess.Popen[bytes]]
 
     def start(self, argv: list[str], environment: dict[str, str], printed: str) -> subprocess.Popen[bytes]:
-        """Start a command beside the ranks."""
         inside = argv if self.machine is None else self.machine.enter(argv)
         with (self.folder / printed).open("wb") as out:
             process = subprocess.Popen(inside, env={**os.environ, **environment}, stdout=out, stderr=subprocess.STDOUT)
@@ -48,7 +47,6 @@ class Ranks(NamedTuple):
         return process
 
     def ask(self, *argv: str) -> str:
-        """Return what a command prints beside the ranks."""
         inside = list(argv) if self.machine is None else self.machine.enter(argv)
         return subprocess.run(inside, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 

@@ -73,7 +73,6 @@ class ScriptedSession:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[JobVerdict | None]:
-    """Verdicts about a job."""
     found: list[JobVerdict | None] = []
 
     @asynccontextmanager

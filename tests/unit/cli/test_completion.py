@@ -47,7 +47,6 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: str, code: str, *argv: str) -> str:
-    """Return what a shell prints for some code."""
     found = shutil.which(program)
     if not found:
         pytest.skip(f"{program} is not installed")

@@ -19,7 +19,6 @@ from fabtui.errors import InputError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which the settings file of this test lies."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "fabtui").mkdir()
     return tmp_path / "fabtui"

@@ -25,7 +25,6 @@ NODES = "abcdefghijklmnop"
 def results(
     nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "", noise: float = NOISE
 ) -> list[Blame]:
-    """Return the components to blame in a fabric."""
     return [one for one in blamed(*made(nodes, per_node, judge, nic, leaves, noise)) if one is not None]
 
 

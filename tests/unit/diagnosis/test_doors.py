@@ -64,8 +64,6 @@ WARN = "n060:71:93 [3] NCCL WARN "
 
 
 class Pair(NamedTuple):
-    """The error of the only failed pair of a session."""
-
     error: str
     kind: str | None = None
 

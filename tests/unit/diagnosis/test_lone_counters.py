@@ -35,7 +35,6 @@ def healthy(nodes: str = "abcd") -> Model:
 
 
 def found(model: Model) -> list[Finding]:
-    """Return the findings about counters that a session lists."""
     return [one for one in diagnose(model).findings if one.rule.id.startswith("FT16") or one.rule.id == "FT142"]
 
 

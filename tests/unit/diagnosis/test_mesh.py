@@ -85,7 +85,6 @@ class Net:
         return self.rows(*way) if bad else good_rows(*way)
 
     def rows(self, *way: Any) -> list[Measurement]:
-        """Return the measurements of a path in this network."""
         a, r, b, s = way
         back = (b, s, a, r)
 
@@ -571,7 +570,6 @@ def test_an_address_is_the_nic_of_its_endpoint(nic: str | None, name: str) -> No
 
 
 def lossy(probe: Layer, value: float | None, **extra: Any) -> Finding:
-    """Return the finding about loss between two nodes in one layer."""
     model = Net(4, 1).model()
     rows = [
         replace(m, verdict=Verdict.SLOW, value=value, extra={**(m.extra or {}), **extra})

@@ -53,7 +53,6 @@ class Kernels:
             self.learned[node, other, rail] = (text, state)
 
     def cut(self, *ends: tuple[str, str, int]) -> None:
-        """Have what nodes send to addresses of others be lost."""
         self.net.drops = lambda a, r, b, s: (a, b, s) in ends
 
     def found(self) -> list[Finding]:

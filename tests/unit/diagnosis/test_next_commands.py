@@ -59,7 +59,6 @@ SUBJECTS = (
 
 
 def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True, **options: Any) -> Model:
-    """Two nodes of two endpoints."""
     model = Model()
     model.apply(SessionStart(nodes=["a", "b"], time=1.0, options=options))
     ends = [
@@ -124,7 +123,6 @@ def test_every_door_has_the_same_first_command() -> None:
 
 
 def linked(*indices: int) -> list[dict[str, Any]]:
-    """GPUs with an NVLink each."""
     return [{"index": index, "links": [{"link": 0, "state": "active"}]} for index in indices]
 
 

@@ -18,7 +18,6 @@ CHECKS = [rule for rule in RULES if isinstance(rule, ProbeJudgement) and rule.ch
 
 
 def fired(results: Results) -> list[str]:
-    """Return the ids of the checks that find something."""
     context = NodeContext(Model(), [ProbedNode("n0", {}, results)])
     return [found.rule.id for rule in CHECKS for found in rule.check(context)]
 

@@ -17,7 +17,6 @@ ACROSS = [("n0:0", "n1:1"), ("n0:1", "n1:0"), ("n1:1", "n0:0"), ("n1:0", "n0:1")
 
 
 def gpus(make_model: Maker, world: bool = True) -> Any:
-    """Two nodes of two GPUs each on which everything is well."""
     maker = make_model().start(["n0", "n1"])
     ends = [
         {"number": 2 * node + index, "node": f"n{node}", "index": index, "kind": "gpu", "name": "GPU"}

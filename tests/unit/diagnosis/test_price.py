@@ -57,7 +57,6 @@ def fabric(rate: Rate, nodes: int = 6, gpus: int = 2, *, rails: bool = True) -> 
 
 
 def measured(model: Model, value: float, src: str = "all", dst: str = "all", kind: str = "busbw", **extra: Any) -> None:
-    """Add the busbw of a collective over a group."""
     ends = [e for e in model.endpoints if src == "all" or e.node in (src, dst)]
     more = {"ranks": len(ends), "algorithm": "RING/SIMPLE"} | extra
     row = Measurement(Layer(kind), src, dst, Verdict.OK, value, "GB/s", GIB, 3.0, extra=more)

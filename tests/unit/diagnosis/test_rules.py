@@ -47,8 +47,6 @@ def test_every_rule_is_documented(rules: list[Rule[object]]) -> None:
 
 
 class OddLuck(Rule[PairContext]):
-    """Thirteen endpoints or fewer take part."""
-
     id = "FT913"
     name = "odd-luck"
     title = "Few endpoints"
@@ -89,8 +87,6 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
 
 
 class NoNodes(NodeRule):
-    """Any nodes at all."""
-
     id = "FT914"
     name = "nodes"
     title = "There are nodes"

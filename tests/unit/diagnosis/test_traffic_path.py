@@ -26,8 +26,6 @@ NCCL_IB = "NET/IB/0/GDRDMA"
 
 
 class Node:
-    """A node with RDMA ports and interfaces as sysfs has them."""
-
     def __init__(self, root: Path, name: str, layer: str = "InfiniBand", driver: str = "mlx5_0") -> None:
         self.root, self.name = root / name, name
         self.layer, self.driver = layer, driver
@@ -49,7 +47,6 @@ class Node:
         self.write({f"{folder}/tx_bytes": sent, f"{folder}/rx_bytes": received})
 
     def moved(self) -> dict[str, Any]:
-        """Return the deltas since the last reading."""
         value = Counters(str(self.root)).read(["eth0", "ib0"], time.monotonic() + 300)
         before, self.before = self.before, value
         return deltas(before, value)

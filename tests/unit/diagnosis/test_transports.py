@@ -33,7 +33,6 @@ def fabric(
     env: dict[str, dict[str, str]] | None = None,
     **options: Any,
 ) -> Model:
-    """A fabric whose pairs are equally fast over any transport."""
     model = Model()
     model.apply(SessionStart(nodes=list(nodes), time=1.0, options=options))
     for node in nodes:
@@ -57,7 +56,6 @@ def off(src: str, dst: str) -> bool:
 
 
 def of(rule: str, path: Path, *args: Any, **more: Any) -> list[tuple[tuple[Kind, str], int]]:
-    """Return the components and numbers of pairs that a rule names."""
     return [(one.subject, len(one.cells)) for one in found(rule, path, *args, **more)]
 
 

@@ -84,7 +84,6 @@ def add(root: Path, addition: Addition) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a copy with all additions."""
     root = tmp_path_factory.mktemp("copy")
     for name in ("fabtui", "probes", "themes", "recordings"):
         # With what is compiled, as copies keep their times.

@@ -17,7 +17,6 @@ RECORDINGS = {
 
 
 def fill(folder: Path) -> Path:
-    """Write all files into a folder and return it."""
     shutil.copytree(SAMPLES / "docs", folder, dirs_exist_ok=True)
     shutil.copytree(ROOT / "recordings", folder / "recordings")
     for name, copies in RECORDINGS.items():

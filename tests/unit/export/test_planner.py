@@ -58,7 +58,6 @@ def uneven() -> Model:
 
 
 def load(path: Path, program: str) -> dict[int, list[Any]]:
-    """Run the loader of the documentation."""
     (code,) = re.findall(r"```python\n(import json.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)
     code = code.replace('"planner.json"', repr(str(path))).replace('["fasop"]', f"[{program!r}]", 1)
     names: dict[str, Any] = {}

@@ -115,7 +115,6 @@ def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker
 
 @functools.cache
 def exported() -> dict[str, Any]:
-    """Return the JSON of a session."""
     return as_json(diagnose(replayed(RECORDINGS[0])))
 
 

@@ -45,7 +45,6 @@ def start_writer(path: Path, first: int, most: int) -> subprocess.Popen[str]:
 
 
 def keys(path: Path) -> set[int]:
-    """Return the sessions in a file that is whole."""
     with contextlib.closing(sqlite3.connect(path)) as base:
         assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert base.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -44,7 +44,6 @@ SHORT = {
 
 @functools.cache
 def samples() -> list[tuple[Format, str]]:
-    """Return one output of each format."""
     found: dict[str, tuple[Format, str]] = {}
     packed = set()
     for path in sorted(SAMPLES.rglob("*.*")):

@@ -34,7 +34,6 @@ def test_a_file_and_a_packed_one(tmp_path: Path) -> None:
 
 
 def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """Return a zip archive."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", method) as archive:
         for name, data in members.items():

@@ -23,7 +23,6 @@ WATCHDOG = "".join(
 
 
 def folded(text: str, width: int, prefix: str = "") -> str:
-    """Return a text as a terminal of this width cuts its lines."""
     return "".join(
         f"{prefix}{line[at : at + width]}\n" for line in text.splitlines() for at in range(0, max(1, len(line)), width)
     )

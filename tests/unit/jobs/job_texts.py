@@ -48,7 +48,6 @@ def healthy(**changed: str) -> dict[str, str]:
 
 
 def part(path: str, text: str, start: int = 0, modified: float = 1000.0, **more: Any) -> dict[str, Any]:
-    """Return a part of a file as the reader of files does."""
     end = start + len(text.encode())
     return {
         "path": path,

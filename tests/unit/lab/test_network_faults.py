@@ -19,8 +19,6 @@ ROOTLESS = LabSpec((1,) * 4, standing=True)
 
 
 class Wires:
-    """A network that is not there."""
-
     mtu = 9000
     rails = range(2)
 

@@ -69,7 +69,6 @@ def _recording(text: str, folder: Path) -> str:
 
 
 def _session(text: str) -> list[Event]:
-    """Return a session whose nodes give a text for everything that they name."""
     ends = [Endpoint(at, node, 0, kind="gpu", name=text, rail=0) for at, node in enumerate("ab")]
     port = {"port": 1, "state": "Down", "physical_state": "Polling", "rate": 400.0, "link_layer": "InfiniBand"}
     xid = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 1.5, "last": 1.5, "text": text}
@@ -207,7 +206,6 @@ async def test_a_refusal_has_words_of_a_recording_in_quotes_alone(
 
 
 def _spoken(texts: Sequence[str]) -> Script:
-    """Return nodes of which one gives texts for everything that it names."""
     xids = [{"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "text": text} for text in texts]
     ports = [{"ca": text, "port": 1, "state": "Active"} for text in texts]
     gpus = [{"index": 0, "name": texts[0], "uuid": "GPU-a-0", "processes": [{"pid": 7, "name": texts[1], "user": "a"}]}]

@@ -181,7 +181,6 @@ def put(given: str) -> str:
 
 
 def answer(capsys: Out, *args: str) -> tuple[int, str]:
-    """Return the exit code of a command and all that it prints."""
     code = entry.main([*args])
     out, err = capsys.readouterr()
     return code, out + err

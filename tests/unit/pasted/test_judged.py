@@ -134,7 +134,6 @@ JUDGED = [
 
 
 def of(kind: str, text: str) -> Result:
-    """Return the reading of a text that must be of a kind."""
     result = read(Source("pasted.txt", text))
     assert result.kind == kind, (result.kind, result.others)
     return result

@@ -16,8 +16,6 @@ REPORTS = SAMPLES / "reports"
 
 
 class Report(NamedTuple):
-    """The right answer to a text."""
-
     first: str  #: Pattern of the first paragraph, across line ends.
     whole: str = ""  #: Pattern anywhere in the answer.
     never: str = "no failure in"  #: Pattern that the answer must not have.

@@ -40,14 +40,12 @@ def each(prefix: str) -> Callable[[str], str]:
 
 
 def folded(width: int) -> Callable[[str], str]:
-    """Return the variation of a terminal that cuts lines at a width."""
     return lambda text: "".join(
         f"{line[at : at + width]}\n" for line in text.splitlines() for at in range(0, len(line), width)
     )
 
 
 def in_docker(text: str) -> str:
-    """Return the lines as Docker's log has them."""
     entries = [
         {"log": line, "stream": "stderr", "time": "2026-11-20T10:12:01Z"} for line in text.splitlines(keepends=True)
     ]

@@ -77,7 +77,6 @@ def busbw_svg(model: Model) -> str:
 
 
 def busbw_png(model: Model) -> bytes:
-    """Return the curves of all collectives as a PNG."""
     return png(busbw_scene(model))
 
 

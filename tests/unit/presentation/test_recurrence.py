@@ -56,8 +56,6 @@ def test_ordinals() -> None:
 
 
 class _AlwaysSeen:
-    """A past in which each finding was seen before."""
-
     findings: tuple[Any, ...] = ()
     usual: Any = MappingProxyType({})
     overview: Any = None

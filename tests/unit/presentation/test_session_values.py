@@ -17,8 +17,6 @@ from fabtui.presentation.wording import plain
 
 
 class _Past:
-    """Earlier sessions with one usual value."""
-
     findings: tuple[Any, ...] = ()
     overview: Any = None
 

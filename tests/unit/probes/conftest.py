@@ -9,5 +9,4 @@ from .places import Tree
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Return an empty folder to be made to look like sysfs."""
     return Tree(tmp_path)

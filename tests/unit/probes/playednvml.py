@@ -18,8 +18,6 @@ NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, LOST, RESET, UNKNOWN = 3, 4, 1
 
 
 class FabricInfo:
-    """A structure of NVML that it fills."""
-
     def __init__(self) -> None:
         self.clusterUuid = b"\0" * 16
         self.status = 0

@@ -23,8 +23,6 @@ PROGRAM = Path(__file__).parents[1] / "jobs" / "flight_rank.py"
 
 
 class Ranks:
-    """Processes that act like ranks."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         #: Other ranks may run on this machine.

@@ -38,8 +38,6 @@ GUID = "0x000000000010000f"
 
 
 class Tools:
-    """Tools of infiniband-diags that print given texts."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.own()

@@ -13,8 +13,6 @@ from fabtui_node.probes.nvidia import nvml
 
 
 class Library:
-    """Counts how often it is shut down."""
-
     closed = 0
 
     def nvmlShutdown(self) -> None:  # noqa: N802

@@ -109,7 +109,6 @@ def test_the_controller_in_a_step_of_the_job_is_no_rank(tmp_path: Path, words: t
 
 @pytest.fixture
 def rank() -> Iterator[int]:
-    """Yield the process id of a rank that sleeps."""
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"],
         env={**os.environ, "RANK": "7"},

@@ -37,7 +37,6 @@ class Listening:
         return {row["number"]: row for row in value["rows"]}
 
     def until(self, number: int, small: int, big: int) -> dict[str, Any]:
-        """Return the row of a target as soon as that much arrived."""
         end = time.monotonic() + 10
         while True:
             row = self.count().get(number, {})

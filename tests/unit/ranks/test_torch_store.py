@@ -14,8 +14,6 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 
 class Recorder:
-    """Stands in for the store that the controller keeps."""
-
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
 

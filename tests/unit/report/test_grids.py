@@ -38,7 +38,6 @@ def fabric(make_model: Maker, nodes: int, each: int, value: float = 350.0) -> An
 
 
 def rows(lines: list[str]) -> dict[str, str]:
-    """The rows by what is at their beginning."""
     return {line.split()[0]: line for line in lines if line.startswith("  n") and line.split()[0] != "numbers:"}
 
 

@@ -34,12 +34,10 @@ def works(job: PlayedJob, seconds: int = 20, gpus: int = 2) -> None:
 
 
 def spins(number: int, job: PlayedJob, **more: Any) -> dict[str, Any]:
-    """Return a rank whose main thread spins in the driver."""
     return rank(number, state="R", wait=None, cpu=job.now, cpu_all=job.now, **more)
 
 
 def sleeps(number: int, wait: str = "futex_wait_queue", **more: Any) -> dict[str, Any]:
-    """Return a rank whose threads all sleep."""
     return rank(number, state="S", wait=wait, cpu=20.0, cpu_all=20.0, **more)
 
 
@@ -614,8 +612,6 @@ def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
 
 
 def ras(counts: dict[int, dict[str, int]], silent: tuple[int, ...] = ()) -> str:
-    """Return an answer of NCCL RAS."""
-
     def place(number: int) -> dict[str, Any]:
         return {"rank": number, "host": "192.0.2.2", "pid": 1040 + number, "cuda_dev": number, "nvml_dev": number}
 

@@ -15,7 +15,6 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 
 def p2p_of(model: Model) -> dict[tuple[str, str], Verdict]:
-    """Return the verdicts of the pair layer."""
     return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
 
 

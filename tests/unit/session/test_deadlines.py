@@ -38,7 +38,6 @@ async def cut_off(*pairs: str, **options: Any) -> tuple[Model, FakeNodes]:
 
 
 def confirmation(model: Model) -> list[str]:
-    """Return the evidence of the first finding that comes from experiments."""
     lines = evidence(diagnose(model).findings[0])
     return [line for line in lines if "fresh rank hosts" in line or "experiment" in line]
 

@@ -14,8 +14,6 @@ from fabtui.session.probe_runner import MAX_WALKERS, ProbeRunner
 
 
 class Asked:
-    """Nodes that note what they are asked."""
-
     def __init__(self, walks: set[str], fails: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         self.walks = walks
         self.fails = fails

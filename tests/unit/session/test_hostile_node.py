@@ -55,8 +55,6 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TwistedLink(FakeLink):
-    """A link on which each message is twisted before it is received."""
-
     twist: Callable[[Message], Any]
 
     async def receive(self) -> Message:

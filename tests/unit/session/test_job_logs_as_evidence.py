@@ -20,7 +20,6 @@ def part(path: str, text: str, start: int) -> dict[str, Any]:
 
 
 def report(*pieces: tuple[str, float]) -> JobReport:
-    """Return a job whose log has grown by pieces at some times."""
     logs, at = JobLogs(["n060"]), 0
     for text, when in pieces:
         logs.take("", [part("n060.out", text, at)], when)

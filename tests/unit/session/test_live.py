@@ -279,7 +279,6 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
 
 
 def _given_ranks(nodes: FakeNodes, node: str) -> set[int]:
-    """Return the indices of the GPUs of a node for which it was to start ranks."""
     inits = [m["m"] for m in nodes.links[node].sent if m["t"] == "rank" and m["m"]["op"] == "init"]
     assert inits
     return {rank["index"] for init in inits for rank in init["ranks"]}

@@ -58,8 +58,6 @@ async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print
 
 
 class TakingLink(GoneLink):
-    """A link that takes everything."""
-
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[dict[str, Any]] = []

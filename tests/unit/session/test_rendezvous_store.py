@@ -17,7 +17,6 @@ from fabtui.transport.link import LinkLost
 
 
 def _store() -> StoreServer:
-    """Return a store with tests of three ranks on two nodes."""
     store = StoreServer()
     for number in (1, 2, 3):
         members = {4: StoreMember("a", "10.0.0.1"), 5: StoreMember("b", "10.0.0.2"), 6: StoreMember("b", "10.0.0.3")}

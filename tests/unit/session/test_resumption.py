@@ -68,7 +68,6 @@ async def resumed(path: Path, out: Path, script: Script) -> tuple[Model, FakeNod
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording of a session that was not cut."""
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl.gz"
     asyncio.run(run(Script(dict(NODES)), record=path))
     return path

@@ -24,8 +24,6 @@ class Pump:
 
 
 class Readers:
-    """Nodes that note how many of them read at the same time."""
-
     def __init__(self, bad: dict[str, str]) -> None:
         self.bad = bad
         self.reading = 0

@@ -18,8 +18,6 @@ NOTE = "this machine slept, or fabtui was stopped or got no processor, for 20 s"
 
 
 class Clock:
-    """A clock that can be put forward."""
-
     def __init__(self) -> None:
         self.ahead = 0.0
         self._usual = reconnection.clock

@@ -193,8 +193,6 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
 
 
 class _First(set[Any]):
-    """A set that has a member the first times it is asked for it."""
-
     def __init__(self, member: object, times: int) -> None:
         super().__init__()
         self._member, self._left = member, times

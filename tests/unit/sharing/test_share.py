@@ -45,7 +45,6 @@ CANARIES = (
 
 
 def canary_events() -> Iterator[dict[str, Any]]:
-    """Yield the events of a session with every canary."""
     nodes = ["n060", "n061"]
     options = {
         "hosts": nodes,
@@ -135,7 +134,6 @@ def _session(tmp_path: Path) -> Path:
 
 
 def assert_clean(text: str) -> None:
-    """Check that no canary is in a text."""
     remaining = [canary for canary in CANARIES if canary.lower() in text.lower()]
     assert remaining == []
 
