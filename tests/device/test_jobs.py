@@ -91,7 +91,6 @@ def _fabtui(*words: str) -> tuple[int, dict[str, Any]]:
 
 
 def _named(source: str, *words: str) -> tuple[int, dict[str, Any], str]:
-    """Return the exit code, the verdict, and what its sources show."""
     code, values = _fabtui("hang", "--source", source, *words)
     return code, values, " ".join(values["signals"])
 

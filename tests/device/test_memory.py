@@ -67,7 +67,6 @@ class Sample(NamedTuple):
 
 
 def memory(gpus: list[str]) -> list[int]:
-    """Return the used memory of each GPU in bytes."""
     argv = ["nvidia-smi", "-i", ",".join(gpus), "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     return [int(line) * MIB for line in done.stdout.split("\n") if line.strip()]

@@ -153,7 +153,6 @@ class App:
         return next((line for line in lines if line.startswith("the job ")), "")
 
     def moves(self) -> None:
-        """Wait until the screen shows that the job makes progress, and nothing of an earlier fault."""
         self.wait_for("never shown", EVEN)
         assert self.wait_for(rf"\A(?!.*(?:{FAULTY})).* is making progress", 60) is not None, self.screen.text
 

@@ -42,7 +42,6 @@ def fabric(network: Network) -> Iterator[Fabric]:
 
 
 def ssh(network: Network, node: str, *command: str) -> str:
-    """Run a command on a node, as its users do, and return all that it printed."""
     argv = ["ssh", "-F", str(network.ssh_config), node, "--", *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, check=False)
     return done.stdout + done.stderr

@@ -42,7 +42,6 @@ def state(network: Network, place: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def before(network: Network) -> dict[str, list[str]]:
-    """The state of all places without a fault."""
     return {place: state(network, place) for place in ("fabric", *NAMES)}
 
 

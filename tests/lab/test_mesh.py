@@ -67,7 +67,6 @@ NETWORK = (8, 4)
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """A smaller network, for faults of one node."""
     with network_in(tmp_path_factory.mktemp("few"), 4, 3) as network:
         yield network
 

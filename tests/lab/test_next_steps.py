@@ -124,7 +124,6 @@ def output(network: Network, command: str) -> str:
 
 
 def outputs(network: Network, commands: list[str]) -> list[str]:
-    """Return what commands print that run at the same time, most of which they wait; nothing for none."""
     with ThreadPoolExecutor(len(commands)) as pool:
         return list(pool.map(lambda command: output(network, command) if command else "", commands))
 

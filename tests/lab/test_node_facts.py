@@ -63,7 +63,6 @@ def change(network: Network, node: str, before: str) -> None:
 
 
 def without(controller: str, file: str) -> bool:
-    """Return whether control groups of version 1 with this limit cannot be made here."""
     return not (CGROUPS / controller / file).exists() or not os.access(CGROUPS / controller, os.W_OK)
 
 

@@ -32,7 +32,6 @@ NETWORK = (4, 2)
 
 
 def bad(found: Outcome) -> list[tuple[str, str]]:
-    """Return kind and name of what the findings blame that a job would suffer from."""
     subjects = [one["subject"] for one in found.saved["findings"] if one["severity"] == "bad"]
     return [(one["kind"], one["name"]) for one in subjects]
 

@@ -162,7 +162,6 @@ while not os.path.exists('$D/stop'): time.sleep(0.1)"
 
 
 def has(cluster: SlurmCluster, path: Path, text: str) -> None:
-    """Wait until a file has a text."""
     cluster._until(lambda: path.exists() and text in path.read_text(), f"{text} in {path}")
 
 

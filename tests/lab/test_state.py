@@ -32,7 +32,6 @@ COMMANDS = {
 
 
 def typed(network: Network, step: str) -> str:
-    """Return what a next step prints, typed into a shell on the console."""
     done = subprocess.run(["sh", "-c", step], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, (step, done.stderr)
     return done.stdout

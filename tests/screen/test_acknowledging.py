@@ -13,7 +13,6 @@ from tests.screen.test_verdict import diagnosed
 
 
 async def concluded(app: FabricApp, pilot: Pilot[int]) -> None:
-    """Wait until every pair has been checked."""
     await until(pilot, lambda: app.findings.final)
     await settled(app, pilot)
 

@@ -40,7 +40,6 @@ def diagnosed(model: Model) -> SessionDiagnosis:
 
 
 def finding_lines(found: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int) -> list[Line]:
-    """The lines of the side panel, without what a click leads to."""
     return [line for line, _ in summary_lines(found, pair, width, height, GLYPHS, lambda step: step.startswith("ssh "))]
 
 

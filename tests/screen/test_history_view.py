@@ -25,7 +25,6 @@ from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
 
 
 async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
-    """Wait until the view that was opened has read the history."""
     await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.overview)
     await pilot.pause()
 

@@ -103,7 +103,6 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def after(story: Story, *more: Event) -> list[Event]:
-    """Return the events since the last call, and further ones."""
     found, story.events[:] = list(story.events), []
     return [*found, *(msgspec.structs.replace(event, time=story.now) for event in more)]
 

@@ -25,7 +25,6 @@ OUTSIDE = "n013"
 
 
 def rack_of(node: str) -> str | None:
-    """The cluster of a tray; racks alternate in the order of the nodes."""
     return None if node == OUTSIDE else f"{'ab'[int(node[1:]) % 2] * 8}-0000-0000-0000-000000000001"
 
 

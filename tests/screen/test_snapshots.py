@@ -75,7 +75,6 @@ VIEWS: dict[str, tuple[Callable[[], Story], tuple[str, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def map_without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw each change of the map at once, not by the clock."""
     monkeypatch.setattr("fabtui.screen.widgets.minimap._INTERVAL", 0.0)
 
 

@@ -202,7 +202,6 @@ def test_verdicts_are_distinct_in_sixteen_colors(name: str, palette: str, sight:
 
 
 def prominence(name: str, count: str, palette: str, slot: CellStyle) -> tuple[float, float]:
-    """Contrast of the fill of a cell with the screen, and with a healthy cell."""
     ramp, screen = ramp_of(name, read_theme(name).dark, count), screen_of(name, count)
     fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, CellStyle.GOOD))
     return contrast_of(fill, screen), contrast_of(fill, good)

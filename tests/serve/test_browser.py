@@ -31,7 +31,6 @@ while os.environ.get("TEXTUAL_DRIVER") and not os.path.exists(os.environ["FABTUI
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def new_page() -> AsyncIterator[Callable[[], Any]]:
-    """One browser for all tests; what is given makes a new page in it."""
     async with browser() as new_page:
         yield new_page
 

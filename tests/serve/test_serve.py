@@ -24,7 +24,6 @@ async def server() -> AsyncIterator[Served]:
 
 
 def listeners() -> list[str]:
-    """The local addresses of TCP sockets, as the kernel writes them."""
     return [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
 
 

@@ -16,7 +16,6 @@ KEY = "&window=one"
 
 
 async def cut(ws: Any) -> None:
-    """End a connection without a word."""
     ws._response.connection.transport.abort()
 
 

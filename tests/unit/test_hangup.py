@@ -17,7 +17,6 @@ from fabtui.screen.terminal.internals import NullWriter, watch_hangup
 
 @pytest.fixture
 def terminal() -> tuple[int, int]:
-    """Return a descriptor of a terminal, and that by which it is lost."""
     ours, theirs = pty.openpty()
     return theirs, ours
 

@@ -24,7 +24,6 @@ SOURCES = sorted(PROBES.rglob("*.py"))
 
 
 def loaded_after(code: str) -> set[str]:
-    """Return the names of the modules that a fresh interpreter has after some code."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -52,7 +52,6 @@ def make(folder: Path, target: str) -> subprocess.Popen[str]:
 
 
 def installed(folder: Path) -> list[str]:
-    """Return the arguments of each pip; one that begins before another has ended is an error."""
     lines = (folder / "pip.log").read_text().splitlines()
     assert lines[1::2] == ["end"] * (len(lines) // 2), lines
     return [line.partition(" install ")[2] for line in lines[::2]]

@@ -38,7 +38,6 @@ def write(folder: Path, bodies: dict[str, str]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which pytest has no plugins: importing them takes most of the time."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 

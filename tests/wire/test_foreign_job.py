@@ -24,7 +24,6 @@ pytestmark = [
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """The folder of a rank of another user; what runs there notes it."""
     with started_stranger() as process:
         yield process.folder
 

@@ -33,7 +33,6 @@ def preflight(nodes: FakeNodes, *argv: str) -> int:
 
 
 def script(**results: dict[str, Any]) -> Script:
-    """Return four nodes of two GPUs each, with different probe results of some."""
     names = [f"n06{i}" for i in range(4)]
     wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **results.get(name, {})} for name in names}
     return Script(dict.fromkeys(names, 2), probe_results=wanted)

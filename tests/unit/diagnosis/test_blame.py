@@ -348,7 +348,6 @@ def test_a_slow_nic_is_found_however_widely_the_values_of_others_spread(noise: f
 
 
 def same(*given: str) -> Judge:
-    """The given ordered pairs of nodes (`ab`) are dead, all others are well; opposite ones were not tested."""
     back = {way[::-1] for way in given} - set(given)
     known = dict.fromkeys(given, 0.0) | dict.fromkeys(back)
     return lambda s, d: known.get(s[0] + d[0], 1.0) if off(s, d) else None

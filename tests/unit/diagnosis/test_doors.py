@@ -105,7 +105,6 @@ class Fault(NamedTuple):
 
     @property
     def log_of_nccl(self) -> str:
-        """Lines of the log with its first one, or the output."""
         return f"{NCCL_LINE}{self.log}" if self.log else self.output
 
 

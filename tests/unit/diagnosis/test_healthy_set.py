@@ -44,7 +44,6 @@ def of(model: Model) -> HealthySet:
 
 
 def check(found: HealthySet, bad: set[tuple[str, str]]) -> None:
-    """No pair within the set is bad, and none among the largest set of endpoints."""
     together = {str(end) for end in (*found.endpoints, *found.joining)}
     most = {str(end) for end in found.most}
     assert found.relayed or not any(ends <= together or ends <= most for ends in map(set, bad))

@@ -155,7 +155,6 @@ class Net:
 
 @functools.cache
 def good_rows(*way: Any) -> list[Measurement]:
-    """Return the measurements of a path without faults, which most are."""
     return Net().rows(*way)
 
 
@@ -346,7 +345,6 @@ def test_paths_between_rails_and_halves_of_one() -> None:
 
 
 def apart(a: str, r: int, b: str, s: int) -> bool:
-    """Return True for paths on rail 0 between two halves of four nodes, and what is sent there from other rails."""
     return s == 0 and (a < "n2") != (b < "n2")
 
 

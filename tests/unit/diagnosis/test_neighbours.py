@@ -62,7 +62,6 @@ class Kernels:
         return [title(one) for one in self.found()]
 
     def preflight(self) -> list[tuple[str, str]]:
-        """Return titles and severities where nothing was tested."""
         self.net.layers = ()
         found = preflight(self.model()).findings
         return [(title(one), str(one.severity)) for one in found if one.rule.id in ("FT236", "FT237", "FT238")]

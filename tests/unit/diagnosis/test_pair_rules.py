@@ -408,7 +408,6 @@ def loaded(slow: int, passed: int) -> Model:
 
 
 def contention(model: Model) -> tuple[str, int] | None:
-    """Return the severity and the number of slow pairs of the finding of contention."""
     found = [one for one in diagnose(model).findings if one.rule.name == "contention"]
     return (str(found[0].severity), found[0].facts["slow"]) if found else None
 

@@ -429,7 +429,6 @@ DSCPS = {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority
 
 
 def roce(name: str, env: dict[str, str] | None = None, **more: Any) -> ProbedNode:
-    """Return a node whose two RoCE ports trust DSCPs and have PFC and ECN for priority 3."""
     start = {"trust": "dscp", "dscp": DSCPS, "pfc": [3], "ecn_np": [3], "ecn_rp": [3, 4], "class": None}
     ports = [{"ca": f"mlx5_{n}", "port": 1, "interface": f"eth{n}", **start, **more} for n in (0, 1)]
     return node(name, inventory(host=name, env=env or {}), rdma={"ports": [], "qos": ports, "conf": {}})

@@ -28,7 +28,6 @@ from tests.unit.test_reference import reference_page
 
 @pytest.fixture(autouse=True)
 def rules() -> Iterator[list[Rule[object]]]:
-    """All rules, which a test may add to; rules of modules that are imported meanwhile stay."""
     yield finding.RULES
     finding.RULES[:] = [rule for rule in finding.RULES if type(rule).__module__ != __name__]
 

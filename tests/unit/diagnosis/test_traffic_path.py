@@ -38,7 +38,6 @@ class Node:
             file.write_text(f"{count}\n")
 
     def hca(self, sent: int, received: int, name: str = "mlx5_0") -> None:
-        """Set the port's counters, given in bytes: the kernel has words of four."""
         folder = f"infiniband/{name}/ports/1/counters"
         self.write({f"{folder}/port_xmit_data": sent // 4, f"{folder}/port_rcv_data": received // 4})
 

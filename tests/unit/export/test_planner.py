@@ -40,7 +40,6 @@ def with_groups(model: Model, values: dict[str, float]) -> Model:
 
 
 def planned(model: Model) -> dict[str, Any]:
-    """Return the planner's file, which has to be as its schema describes it."""
     found = as_json(model)
     Draft202012Validator(schema("planner")).validate(json.loads(json.dumps(found)))
     return found

@@ -123,7 +123,6 @@ ADDED = {"at_fault", "code", "expected", "job", "meaning", "published", "recurre
 
 
 def as_earlier(value: Any) -> Any:
-    """Return JSON without what later versions added."""
     if isinstance(value, dict):
         return {name: as_earlier(one) for name, one in value.items() if name not in ADDED}
     return [as_earlier(one) for one in value] if isinstance(value, list) else value

@@ -79,7 +79,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Add sessions until there is no more room."""
     for number in itertools.count():
         HistoryWriter(path).add([replace(entry(number % SESSIONS), key=str(number))])
 

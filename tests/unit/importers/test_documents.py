@@ -27,7 +27,6 @@ def document(number: str) -> str:
 
 
 def between(text: str, first: str, last: str) -> str:
-    """Return the part of a text from one pattern to another, code fences left out."""
     found = re.search(f"{first}.*?{last}", text, re.S | re.M)
     assert found is not None
     return "".join(line for line in found[0].splitlines(keepends=True) if not line.startswith("```"))

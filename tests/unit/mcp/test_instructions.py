@@ -54,7 +54,6 @@ def _written(text: str, path: Path) -> str:
 
 
 def _hostlike(text: str) -> str:
-    """Return a text as a host name of NCCL's log can have it: words alone."""
     return re.sub(r"[^\w.-]+", "-", shown(text)).strip("-")
 
 

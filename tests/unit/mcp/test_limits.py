@@ -53,7 +53,6 @@ def test_each_tool_is_here() -> None:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> str:
-    """A copy of a recording: the checkout may be in a hidden folder, whose files are not read."""
     return str(shutil.copy(next(Path(__file__).parents[3].glob("recordings/h200x4-lab-2x2-faults*")), tmp_path))
 
 

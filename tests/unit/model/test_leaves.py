@@ -57,7 +57,6 @@ def test_pairs_of_different_leaves_are_of_another_class(maker: ModelMaker) -> No
 
 
 def heard(*ports: tuple[str, str], switch: bool | None = True) -> dict[str, Any]:
-    """Return what LLDP shows: interfaces and the switches behind them."""
     named = [{"interface": nic, "chassis": leaf, "system": f"name of {leaf}", "switch": switch} for nic, leaf in ports]
     return {"source": "lldpctl", "neighbours": named}
 

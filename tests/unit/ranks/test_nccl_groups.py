@@ -41,7 +41,6 @@ ALL += [[(2, 0), (3, 1)], [(0, 3), (1, 2)], [(3, 0), (2, 1)]]
 
 @pytest.fixture(scope="module")
 def lasting(fake_gpu: Path) -> Iterator[Controller]:
-    """Ranks for all kinds, one after the other."""
     with Controller() as controller:
         started(controller, fake_gpu)
         yield controller
@@ -49,7 +48,6 @@ def lasting(fake_gpu: Path) -> Iterator[Controller]:
 
 @pytest.fixture(scope="module")
 def corrupting(fake_gpu: Path) -> Iterator[Controller]:
-    """The same, which change what they send."""
     with Controller() as controller:
         started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
         yield controller

@@ -18,7 +18,6 @@ TEST = 7
 
 
 def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.DataDifference | None:
-    """Return how a message from rank 0 to rank 1 differs from what was sent."""
     blocks = verify.blocks(size)
     return verify.compare(sample(data, blocks), blocks, size, verify.shift(0, 1, TEST), earlier)
 

@@ -52,7 +52,6 @@ def stands(job: PlayedJob, awaited: dict[str, Any], seconds: int = 15, use: floa
 
 @pytest.fixture
 def job() -> PlayedJob:
-    """Return a job of two ranks that has worked for 20 s."""
     played = PlayedJob()
     works(played)
     return played

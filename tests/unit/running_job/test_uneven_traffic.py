@@ -82,7 +82,6 @@ def test_nvlinks_that_carry_less() -> None:
 
 
 def pauses(node: str, at: int, second: float) -> float:
-    """A checkpoint of 40 s every 200 s, an evaluation at half of the rate, a data loader that waits."""
     if second % 200 < 40:
         return 0.0
     return 0.5 if second % 300 < 60 else 1 + 0.1 * math.sin(second)

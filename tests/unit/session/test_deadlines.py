@@ -21,7 +21,6 @@ ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 
 
 def requests(nodes: FakeNodes, op: str) -> list[dict[str, Any]]:
-    """Return the requests of a kind that the nodes got, each once."""
     found = [m["m"] for link in nodes.links.values() for m in link.sent if m["t"] == "rank" and m["m"]["op"] == op]
     return list({str(one.get("id", number)): one for number, one in enumerate(found)}.values())
 

@@ -89,7 +89,6 @@ async def _run(twist: Callable[[Message], Any], **options: Any) -> Model:
 
 
 def _others_are_whole(model: Model) -> bool:
-    """Return whether all pairs of the two good nodes were measured and are ok."""
     found = [m for m in model.measurements() if m.layer is Layer.P2P and not {m.src[0], m.dst[0]} & {"c"}]
     return len(found) == 2 and {model.verdict(m) for m in found} == {Verdict.OK}
 

@@ -233,7 +233,6 @@ async def test_ended_tests_are_remembered_in_little_memory() -> None:
 
 
 def _gloo(address: bytes, family: int = 2, name: bytes = b"host") -> bytes:
-    """Return what gloo publishes: host name and address with their sizes, and two numbers."""
     where = struct.pack("<H", family) + (b"\0\0" if family == 2 else bytes(6)) + address
     sizes = struct.pack("<Q", len(name)) + name + struct.pack("<Q", 136)
     return sizes + where.ljust(136, b"\0") + bytes(16)

@@ -61,7 +61,6 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 def seconds(feed: ReplayFeed) -> int:
-    """Number of seconds played: the log has a line for each, beside those about changed verdicts."""
     return sum(entry.text.startswith("second ") for entry in feed.model.log)
 
 

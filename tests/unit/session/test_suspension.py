@@ -35,7 +35,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def sleep(clock: Clock, nodes: FakeNodes, *lost: str) -> None:
-    """Play 20 s of sleep, in which the links of some nodes end."""
     clock.ahead += 20.0
     for name in lost:
         nodes.links[name].lose("lease", "the node side ended itself: no heartbeat for 10 s")
