@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.endpoints import PairClass, node_of
 from fabtui.model.events import Event, ProbeResult, RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
@@ -743,3 +744,30 @@ async def test_the_end_of_a_rank_host_is_kept_unless_it_was_asked_for_or_a_test_
         await feed.close()
     texts = [one.text for one in feed.model.intervals.ended]
     assert texts == ["the rank host of b ended with signal 11", "the rank host of a ended with signal 9"]
+
+
+UUID = "9f3c1a52-0000-4000-8000-0000000000a1"
+
+
+def fabric(gpus: int, clique: int) -> dict[str, Any]:
+    state = {"state": "completed", "status": "success", "cluster": UUID, "clique": clique}
+    return {"gpus": {"gpus": [{"index": index, "fabric": state} for index in range(gpus)]}}
+
+
+async def test_a_rack_of_18_trays_is_tested_by_permutations_of_its_gpus() -> None:
+    trays = {f"t{number:02}": 4 for number in range(18)}
+    script = Script(trays, probe_results={tray: fabric(4, 1) for tray in trays})
+    model, _ = await run(script, mode="quick", probes=("gpus", "p2p"), layers=("p2p",))
+    pairs = set(p2p_of(model))
+    assert len(pairs) == 2 * 2 * 72, "both directions of two permutations"
+    assert all(node_of(src) != node_of(dst) for src, dst in pairs)
+    assert {model.table.class_between(*pair) for pair in pairs} == {PairClass.SAME_DOMAIN}
+    assert model.exit_code == 0
+
+
+async def test_racks_side_by_side_are_tested_between_them_along_the_rails() -> None:
+    trays = {f"t{number}": 2 for number in range(4)}
+    script = Script(trays, probe_results={tray: fabric(2, at // 2) for at, tray in enumerate(trays)})
+    model, _ = await run(script, mode="quick", probes=("gpus", "p2p"), layers=("p2p",))
+    classes = {model.table.class_between(*pair) for pair in p2p_of(model)}
+    assert classes == {PairClass.SAME_DOMAIN, PairClass.SAME_RAIL}
