@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fabtui.model.layers import Layer
@@ -35,12 +36,17 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
-    """Run a session to its end, and return what it found and the nodes."""
+@asynccontextmanager
+async def played(script: Script, **options: Any) -> AsyncIterator[tuple[LiveFeed, FakeNodes]]:
     feed, nodes = feed_of(script, **options)
     try:
-        async with asyncio.timeout(40):
-            await feed.run()
+        yield feed, nodes
     finally:
         await feed.close()
+
+
+async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
+    """Run a session to its end, and return what it found and the nodes."""
+    async with played(script, **options) as (feed, nodes), asyncio.timeout(40):
+        await feed.run()
     return feed.model, nodes

@@ -13,7 +13,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, run, world_of
+from tests.unit.session.played import p2p_of, played, run, world_of
 
 NODES = {"a": 1, "b": 1, "c": 1}
 PROBES = ("ping", "udp", "p2p", "all_reduce")
@@ -138,8 +138,7 @@ async def test_wrong_data_that_stays_is_wrong_again_on_fresh_rank_hosts() -> Non
 
 async def test_collectives_that_were_skipped_are_due_when_their_pairs_pass_again() -> None:
     script = Script(NODES, cut={(0, 2)})
-    feed, _ = feed_of(script, timeout=10.0, probes=("p2p", "all_reduce"), keep_warm=True)
-    try:
+    async with played(script, timeout=10.0, probes=("p2p", "all_reduce"), keep_warm=True) as (feed, _):
         async with asyncio.timeout(40):
             await feed.run()
             assert feed._sweep is not None
@@ -147,6 +146,4 @@ async def test_collectives_that_were_skipped_are_due_when_their_pairs_pass_again
             script.cut.clear()
             await feed.retest([("a:0", "c:0")])
             due = {(group.src, group.dst) for _, group in feed._sweep.runner.recovered_groups()}
-    finally:
-        await feed.close()
     assert due == {("a", "c"), ("all", "all")}
