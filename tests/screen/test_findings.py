@@ -74,13 +74,6 @@ def test_the_finding_of_the_cursor_is_open_wherever_it_stands() -> None:
     assert finding_lines(found, None, 45, 0) == []
 
 
-def test_the_finding_of_the_cursors_pair_is_marked() -> None:
-    found = diagnosed(sweep_of_two().shadow)
-    marked = [line[1][0] for line in finding_lines(found, FAILED, 45, 40) if line and line[0][0] == "▌"]
-    assert marked[0] == "2"
-    assert all(text.startswith("  ") for text in marked[1:]), "one finding alone"
-
-
 async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
         await until(pilot, lambda: app.findings.known)
@@ -376,15 +369,6 @@ async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> N
         await press(pilot, "2")
         assert app.screen is app.main
         assert (app.main.grid.row, app.main.grid.column) == (1, 6)
-
-
-async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
-    story = sweep_of_two(end=False)
-    feed = FakeFeed(story.events[:-20])
-    async with opened(feed) as (app, _):
-        text = screen_text(app)
-        assert "p2p   round" in text
-        assert "WHAT IS WRONG SO FAR" in text
 
 
 @pytest.mark.parametrize(("width", "shown"), [(99, False), (100, True)])

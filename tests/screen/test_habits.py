@@ -216,13 +216,6 @@ async def test_help_is_searched_as_one_types(opened: Opened) -> None:
         assert app.screen is app.main
 
 
-async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
-        await press(pilot, "question_mark")
-        assert "help: worst pairs" in screen_text(app)
-        assert "keys of this view" in screen_text(app)
-
-
 @pytest.mark.parametrize(
     ("keys", "kinds"),
     [
