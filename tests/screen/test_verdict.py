@@ -15,7 +15,7 @@ from fabtui.report.summary import summary
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.layout import HEADER_LINES
 from fabtui.screen.views.findings import FindingsScreen
-from tests.screen.conftest import Opened, screen_text, settled
+from tests.screen.conftest import Opened, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 
 
@@ -151,15 +151,12 @@ async def test_a_finding_without_pairs_leads_to_the_list(opened: Opened) -> None
 async def test_the_key_of_the_findings_is_the_first_in_every_view(opened: Opened, keys: tuple[str, ...]) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
         await diagnosed(app, pilot)
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         assert screen_text(app).splitlines()[-1].startswith("F findings")
-        await pilot.press("F")
-        await pilot.pause()
+        await press(pilot, "F")
         assert isinstance(app.screen, FindingsScreen)
         assert "F findings" not in screen_text(app).splitlines()[-1]
-        await pilot.press("2")
-        await pilot.pause()
+        await press(pilot, "2")
         assert len(app.screen_stack) == 1, "a finding leads to the grid"
 
 
@@ -192,8 +189,7 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
                 break
         text = await diagnosed(app, pilot)
         assert any("WHAT IS WRONG SO FAR" in line for line in text)
-        await pilot.press("F")
-        await pilot.pause(0.1)
+        await press(pilot, "F", seconds=0.1)
         assert screen_text(app).startswith(" fabtui / busbw / 6 findings so far")
         await pilot.press("escape")
         feed.advance()
