@@ -1,4 +1,4 @@
-"""A running job on two nodes: `fabtui hang` and `fabtui run --read-only` name the rank that it waits for."""
+"""A running job on two nodes: `fabtui hang`, also with `--wait`, and `fabtui run --read-only` name the late rank."""
 
 from __future__ import annotations
 
@@ -136,6 +136,38 @@ def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
     found = json.loads(lines[0])
     assert code == 1, found
     assert found["behind"] == [2], found
+    job.moves()
+
+
+def test_a_hang_that_is_waited_for_runs_the_command_of_the_user_once(job: Job, tmp_path: Path) -> None:
+    printed, kept = tmp_path / "printed", tmp_path / "kept"
+    words = ["hang", "--wait", "--nodes", "n0,n1", "--ssh-config", str(job.network.ssh_config), "--logs", str(job.log)]
+    words += ["--on-hang", f'printf "%s\\n%s\\n" "$FABTUI_FINDING" "$FABTUI_REPORT" >> {kept}']
+    with printed.open("wb") as out:
+        dog = subprocess.Popen(
+            [sys.executable, "-m", "fabtui", *words],
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until = time.monotonic() + 90
+        while " is making progress" not in printed.read_text():
+            assert time.monotonic() < until, printed.read_text()
+            time.sleep(0.1)
+        job.signal(3, "STOP")
+        assert dog.wait(120) == 1, printed.read_text()
+    finally:
+        dog.kill()
+        job.signal(3, "CONT")
+    text = printed.read_text()
+    assert text.count("\nevidence\n") == 1
+    assert "the command of --on-hang ended well" in text
+    finding, path = kept.read_text().splitlines()
+    assert finding.startswith("the job on n[0-1] (4 ranks) has been hanging for 0:"), finding
+    assert f"kill -CONT {job.pid(3)}" in finding
+    report = json.loads(Path(path).read_text())
+    assert (report["job"], report["state"], report["behind"]) == (None, "hangs", [3])
     job.moves()
 
 

@@ -212,28 +212,3 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
     model = replayed(tmp_path / "r")
     assert model.phase.name == "p2p"
     assert _pairs(tmp_path / "r") >= 10
-
-
-def test_ctrl_c_leaves_a_valid_snapshot(tmp_path: Path) -> None:
-    token = f"FABTUI_TEST_TOKEN={tmp_path.name}-{os.getpid()}"
-    name, _, value = token.partition("=")
-    args = _command(tmp_path, "--lab", "1x2", "--lab-fault", "n000:0>n000:1=drop", "--timeout", "60")
-    controller = subprocess.Popen(
-        args, env={**os.environ, name: value}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 90
-    while not any(e["kind"] == "running" for e in _events(tmp_path / "r")):
-        assert controller.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    controller.send_signal(signal.SIGINT)
-    out, err = controller.communicate(timeout=30)
-    assert controller.returncode == 130, out + err
-    assert "Traceback" not in out + err
-    assert "interrupted by SIGINT" in err
-    with (tmp_path / "s.csv").open(newline="") as file:
-        assert csv.DictReader(file).fieldnames is not None
-    until = time.monotonic() + 15
-    while (left := _ours(token)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not left
