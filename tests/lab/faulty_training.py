@@ -64,7 +64,9 @@ FAULTS: dict[str, Callable[[], object]] = {
 
 
 def main() -> None:
-    store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, RANK == 0)
+    # The agent of torchrun has a store of its own.
+    serves = RANK == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, serves)
     ranks = c10d.ProcessGroupGloo(store, RANK, WORLD, datetime.timedelta(minutes=30))
     numbers = torch.ones(1 << 16)
     spin(1.1)
