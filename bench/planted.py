@@ -404,3 +404,24 @@ class Fabric:
 
 def _pcie(generation: int, width: int) -> dict[str, int]:
     return {"generation": generation, "generation_max": 5, "width": width, "width_max": 16}
+
+
+def slow(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool], factor: float) -> None:
+    fabric.plan.factors.append(lambda a, b, loaded: factor if true(a, b) else 1.0)
+
+
+def port_down(fabric: Fabric, end: Endpoint) -> None:
+    """Have the node report that the port of an endpoint is down."""
+
+    def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        if name != end.node:
+            return
+        for port in inventory["ib"]:
+            if port["ca"] == end.nic:
+                port["state"] = "Down"
+        for ca in probed["ibstat"]["cas"]:
+            if ca["ca"] == end.nic:
+                ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
+        inventory["nics"][int(str(end.nic).rpartition("_")[2])]["state"] = "down"
+
+    fabric.plan.probed.append(change)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from planted import Fabric, Plan, Shape
+from planted import Fabric, Plan, Shape, port_down, slow
 
 from fabtui.model.endpoints import Endpoint
 
@@ -89,10 +89,6 @@ Planted = tuple[str, tuple[tuple[str, str], ...], str, str | None]
 Plant = Callable[[Racks, random.Random, list[str]], Planted]
 
 
-def _slow(racks: Racks, true: Callable[[Endpoint, Endpoint], bool], factor: float) -> None:
-    racks.plan.factors.append(lambda a, b, loaded: factor if true(a, b) else 1.0)
-
-
 def _end(racks: Racks, chance: random.Random, trays: list[str]) -> Endpoint:
     return chance.choice([end for end in racks.ends if end.node in trays])
 
@@ -131,7 +127,7 @@ def over_rdma(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
 
 def gpu_slow(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     end, factor = _end(racks, chance, trays), chance.uniform(0.3, 0.6)
-    _slow(racks, lambda a, b: end in (a, b), factor)
+    slow(racks, lambda a, b: end in (a, b), factor)
     return f"{end} slow x{factor:.2f}", (("gpu", str(end)),), "slow", end.node
 
 
@@ -147,25 +143,14 @@ def nic_dead(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     racks.plan.errors.append(lambda a, b, layer: _error(a, b) if own(a, b) and not racks.over_nvlink(a, b) else None)
     _mesh_dead(racks, own)
 
-    def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
-        if name != end.node:
-            return
-        for port in inventory["ib"]:
-            if port["ca"] == end.nic:
-                port["state"] = "Down"
-        for ca in probed["ibstat"]["cas"]:
-            if ca["ca"] == end.nic:
-                ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
-        inventory["nics"][end.index]["state"] = "down"
-
-    racks.plan.probed.append(change)
+    port_down(racks, end)
     return f"{end.node} {end.nic} dead", (("nic", f"{end.node} {end.nic}"), ("gpu", str(end))), "", end.node
 
 
 def link_down(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     """Take one NVLink of a GPU down: too little to make its pairs slow."""
     end, link = _end(racks, chance, trays), chance.randrange(LINKS)
-    _slow(racks, lambda a, b: end in (a, b) and racks.over_nvlink(a, b), (LINKS - 1) / LINKS)
+    slow(racks, lambda a, b: end in (a, b) and racks.over_nvlink(a, b), (LINKS - 1) / LINKS)
 
     def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         if name == end.node:
