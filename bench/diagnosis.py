@@ -9,8 +9,6 @@ facts of a node may name the fact in its title or evidence. Racks of trays that 
 ``bench/racks.py``, labs of CPU ranks on busy cores from ``bench/busylabs.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools

@@ -9,8 +9,6 @@ are for comparison and have no bound.
 rankfaults.py measures what a fault of a rank host costs without real processes; here it is measured with them.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -6,8 +6,6 @@ process time, including all of Textual's work and its writer thread. The best of
 on the machine only adds to it. bench/startup.py measures the first frame, bench/live.py keys under load.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -9,8 +9,6 @@ found with its rule, identity and date, and nothing else is. Dates of drifts may
 noise slowly.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

@@ -10,8 +10,6 @@ processes on the nodes, and files in these folders. The exit code is 1 if anythi
 Python must not lie below /tmp, which the nodes do not see.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -15,8 +15,6 @@ A text is also a *contradiction* if the entry belongs to other stages than the s
 ``--list GROUP`` prints the texts of a group: cause, consequence, stage, nothing or contradiction.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

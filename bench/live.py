@@ -5,8 +5,6 @@ Meanwhile the cursor moves, and each key is awaited until the screen names its r
 seen.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

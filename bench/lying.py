@@ -8,8 +8,6 @@ lab, with two CPU ranks each. The exit code is 1 if a cell between honest nodes 
 finding names a node that attacks the store.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

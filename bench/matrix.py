@@ -19,8 +19,6 @@ the driver takes 2.6 s to initialise then, and 1.4 s right after another process
 Nothing that is missing gets a figure. Needs the checkout, and torch for the launches.
 """
 
-from __future__ import annotations
-
 import argparse
 import glob
 import importlib.util

@@ -7,8 +7,6 @@ The node side reads eight ranks, each with two data loaders, and eight GPUs: pla
 second, and records; the nodes are simulated, with eight ranks and GPUs each. CPU is of this process, user and system.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ No machine is asked: all values are invented, with noise. A fault changes values
 the mesh of addresses, as that fault would; slow pairs are tested again as a session tests them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -5,8 +5,6 @@ outcome of each direction. Their reports are as long as real ones. Their measure
 that the cost of the controller remains.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

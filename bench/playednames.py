@@ -1,7 +1,5 @@
 """Names that the simulated nodes and their clients share."""
 
-from __future__ import annotations
-
 NONCE = "played"
 #: GPUs of each node.
 GPUS = 8

@@ -10,8 +10,6 @@ GPUDirect, control groups, NUMA and versions. Ratios are of the same round; thei
 clients share the processors of this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import statistics

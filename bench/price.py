@@ -7,8 +7,6 @@ processors reach. A session over all nodes predicts the busbw without the slow o
 measures it. At least 30 of 32 have to be within 15 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -4,8 +4,6 @@ Trays of four GPUs share an NVLink domain with the other trays of their rack (GB
 each NIC between racks. The values follow published results; no machine is asked.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

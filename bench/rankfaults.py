@@ -10,8 +10,6 @@ for a deadline without success. The bar: no fault costs more than one deadline; 
 end a rank host cost at most two.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

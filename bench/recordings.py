@@ -5,8 +5,6 @@ app that replays it goes to its end (``% 100%``), up to the frame that shows the
 of reading the same files as JSON, both measured in one run.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

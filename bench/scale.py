@@ -9,8 +9,6 @@ There is no history of the site, which takes 2 MB more. CPU counts the controlle
 another checkout, each case runs there as well, right after ours. The last lines compare the CPU per pair.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

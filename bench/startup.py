@@ -9,8 +9,6 @@ times are in milliseconds. Modules are compiled, as after an installation by pip
 app of Textual that shows one word, by their CPU.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

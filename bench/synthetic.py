@@ -4,8 +4,6 @@ No machine of that size was available. The first event, each measurement and the
 It contains a dead NIC, a slow node, a rail without a path to a second one, single bad cables, and a lost node.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random

@@ -1,7 +1,5 @@
 """A program on a pseudo-terminal, watched from the other end of it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

@@ -15,8 +15,6 @@ its peers; where these have none, by ten times the least growth that counts. It 
 reports its name and its node. Phases as they were recorded must have no finding above a note.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -4,8 +4,6 @@ To start Python and to import takes a second of processor time, most of what a s
 environment, arguments and standard files, and nothing of pytest; it ends as the real one does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

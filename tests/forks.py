@@ -4,8 +4,6 @@ Separate processes would each start, import and collect, and report every step o
 takes a fifth of the time of the fast tests.
 """
 
-from __future__ import annotations
-
 import mmap
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """``fabtui run`` as a user runs it, and what came out; for tests on CPU ranks and on GPUs alike."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -6,8 +6,6 @@ The arguments are those of the interpreter that it stands for. It knows what a n
 tests, and other numbers only by guessing. It answers heartbeats, and ends when its input does.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """A history for tests: four nodes, a GPU that degrades after it moved, a port that flaps, and a new finding."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ It holds the packages for each Python version, pinned by requirements.lock; what
 once. The same wheel and the same lock give the same bytes. Needs uv.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

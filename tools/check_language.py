@@ -7,8 +7,6 @@ Checked are docstrings, comments, messages (strings of several words), identifie
 sentence of a docstring has a maximum number of words. Text in double or single backticks is code and left out.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import re

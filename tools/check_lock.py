@@ -3,8 +3,6 @@
 tools/advisories.toml lists the known ones; it needs no network and is not complete: it names its date.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -5,8 +5,6 @@ Usage: python tools/check_release.py
 The second build starts from the unpacked sdist, in another folder. tools/check_installs.py installs them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A target takes bytes. Where it has several readers, the first byte chooses one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import atexit

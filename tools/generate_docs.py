@@ -5,8 +5,6 @@ Usage: python tools/generate_docs.py [--check]
 With ``--check`` nothing is written; the exit code is 1 if a file is not current.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

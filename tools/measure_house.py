@@ -1,7 +1,5 @@
 """Print the functions that are too long, and the names of public classes that several files have."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys

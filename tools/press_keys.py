@@ -6,8 +6,6 @@ compared. Reported are an app that has ended, keys that change nothing, escape c
 characters beyond ASCII. Keys that only move a cursor may change nothing at an edge, unless the key bar names them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -7,8 +7,6 @@ may still miss a deadline, which is not a fault of the product. One that fails a
 Usage: python tools/run_tests.py JOBS, or python tools/run_tests.py compile, which runs none
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

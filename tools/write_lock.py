@@ -8,8 +8,6 @@ alone: its builds (for CPUs, for some CUDA) are files of different indexes, and 
 user; the packages that only a build for CUDA needs are that build's.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

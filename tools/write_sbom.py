@@ -6,8 +6,6 @@ It has what `pip install fabtui` installs, and what builds it, for all platforms
 with and the hashes of their files. The same lock gives the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

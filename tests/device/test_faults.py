@@ -1,7 +1,5 @@
 """Faults of every kind over a lab of two nodes with NCCL: each affects its own cells only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

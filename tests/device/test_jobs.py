@@ -1,7 +1,5 @@
 """A live job of two ranks that hangs: RAS, the flight recorder or stacks name the rank."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -3,8 +3,6 @@
 FABTUI_WATCH_SECONDS is how long it watches (60).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import statistics

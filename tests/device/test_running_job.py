@@ -1,7 +1,5 @@
 """A training on two GPUs is observed while ranks are late, stop or leave: the right rank is named, and soon."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

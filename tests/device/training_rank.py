@@ -11,8 +11,6 @@ an all_gather where the others call an all_reduce. ``checkpoint`` (s): it writes
 (MiB): it allocates that amount. ``even``: nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

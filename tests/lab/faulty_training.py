@@ -5,8 +5,6 @@ Usage: RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.2.0.1 MASTER_PORT=29500 python faulty_
 Rank 1 does what ``FOLDER/fault`` names, from its next iteration on. A rank that loses another waits, as with NCCL.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import subprocess

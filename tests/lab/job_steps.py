@@ -4,8 +4,6 @@ Runs on the login node of the lab. Prints JSON: how many answered after which ti
 takes on this machine; which frames came back changed, and what was printed before the first one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -4,8 +4,6 @@ The nodes see their adapters in a synthetic ``/sys/class/infiniband``. They reac
 infiniband-diags, which a preloaded library sends to the simulator. It runs in the network between the nodes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

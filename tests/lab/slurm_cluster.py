@@ -3,8 +3,6 @@
 The daemons end with the process that starts them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

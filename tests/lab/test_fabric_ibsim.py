@@ -1,7 +1,5 @@
 """Four nodes on a simulated fabric with the real tools: what is wrong with it shows in preflight and on the pairs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

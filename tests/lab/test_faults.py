@@ -1,7 +1,5 @@
 """Every fault of a lab of namespaces is planted and healed without a trace, and the lab by hand stands and goes."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -1,7 +1,5 @@
 """`fabtui hang` about a job of three nodes in which rank 1, or its network, goes wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

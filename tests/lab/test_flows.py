@@ -1,7 +1,5 @@
 """Faults of single flows: one of two equal paths that drops, connections that are refused or limited."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The mesh of nodes with several rails, over SSH into real network namespaces, with faults made in the network."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

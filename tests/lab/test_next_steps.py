@@ -1,7 +1,5 @@
 """The first next command of a finding shows the fault: its output differs from that on a healthy network."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess

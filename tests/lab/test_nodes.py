@@ -1,7 +1,5 @@
 """Faults of a node's software, end to end: a clock that is off, and probes that crash."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

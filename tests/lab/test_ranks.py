@@ -1,7 +1,5 @@
 """CPU ranks over faulty links, end to end: the NIC is named, and the pairs of other nodes are not harmed."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A job of torchrun on two nodes: `fabtui hang`, also with `--wait`, and `fabtui run --read-only` name its rank."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

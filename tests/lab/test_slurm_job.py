@@ -1,7 +1,5 @@
 """``fabtui job`` on a real Slurm: planted faults are found while the job runs and after it, and nothing else."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Settings of single nodes that no rule is about, over real SSH servers in namespaces: all are compared and named."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads terminal text back into cells."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

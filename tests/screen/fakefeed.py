@@ -1,7 +1,5 @@
 """A feed that plays a list of events at fixed times; and such lists."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

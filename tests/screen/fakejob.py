@@ -1,7 +1,5 @@
 """Running jobs of 16 ranks on two nodes: events for a feed, and the verdicts that the judge would return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

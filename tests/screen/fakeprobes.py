@@ -1,7 +1,5 @@
 """Probe results of synthetic sessions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

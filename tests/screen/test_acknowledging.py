@@ -1,7 +1,5 @@
 """Findings that the user marks as known."""
 
-from __future__ import annotations
-
 import pytest
 from textual.pilot import Pilot
 

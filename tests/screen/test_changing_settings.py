@@ -1,7 +1,5 @@
 """Settings that are changed on the screen: the view of all settings, `:theme`, and the file that they are saved in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

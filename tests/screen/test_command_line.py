@@ -1,7 +1,5 @@
 """The command line: completion, every kind of command, the answer to unknown ones, and a recording in place."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

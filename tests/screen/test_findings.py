@@ -1,7 +1,5 @@
 """Findings, class statistics and the sweep's pace, as the side panel has them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows and columns by leaf switch and by rail."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """The question before quitting, jump mode, help of where one is, the mouse, the clipboard."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The view of the history: what stands out, the course of a component, and what a recording may know."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

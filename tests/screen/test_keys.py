@@ -1,7 +1,5 @@
 """Every key of every screen is pressed, and what it is for has to happen. A key without a case here fails."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """A node in detail, all nodes as a table, lost nodes, the event log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import diagnose

@@ -1,7 +1,5 @@
 """Notifications of the terminal about what happens in a live session."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pair in detail: its way, its neighbours, its history, the library's log, the commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The pictures of the documentation: scripts that still draw them, and files that show what the app shows."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The preflight on the screen, in short while nodes connect, and what the user's own probes gave."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

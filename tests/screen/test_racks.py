@@ -1,7 +1,5 @@
 """Grid and topology of NVLink racks: groups and branches by NVLink domain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

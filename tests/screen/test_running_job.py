@@ -1,7 +1,5 @@
 """The running job on the screen: the layer ``job``, the view of its ranks, and the verdict line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

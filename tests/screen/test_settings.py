@@ -1,7 +1,5 @@
 """The user's settings on the screen: keys, themes, and what is wrong there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

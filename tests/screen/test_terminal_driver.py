@@ -1,7 +1,5 @@
 """The driver on a pseudo-terminal: what is pasted may be anything, and the terminal may go."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """Verdict line and the numbers of the layers' tabs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The colours of a verdict in all views are those of its cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

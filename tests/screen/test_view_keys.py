@@ -1,7 +1,5 @@
 """From any view to any other by its key, and the answer to keys without effect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

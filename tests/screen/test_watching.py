@@ -1,7 +1,5 @@
 """Watching: highlighted cells, flapping pairs, changes since a baseline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Zooms, orders, filters and places: the cursor stays on its pair through all of them."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The app in a headless Chromium: what is drawn, keys, mouse, sizes, cuts, and what is shown before and after."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import AsyncIterator, Callable

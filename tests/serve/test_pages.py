@@ -1,7 +1,5 @@
 """Reports in a headless Chromium: no error, no request, all layers drawn, hover, tabs, and both colour schemes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The app in a browser: who is let in, what is seen there, and that nothing stays when window or server goes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

@@ -1,7 +1,5 @@
 """Windows of a session whose connection is cut, stalled or replaced."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Inputs that the fuzzer found, and a short fuzzing of every target without its guidance: `tools/fuzz.py`."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Iterator

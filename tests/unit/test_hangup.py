@@ -1,7 +1,5 @@
 """A terminal that is lost without a signal is noticed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty

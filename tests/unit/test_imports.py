@@ -1,7 +1,5 @@
 """Rules of imports between modules, and of the modules that a command loads: checked in fresh interpreters."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -3,8 +3,6 @@
 `make lint`: all parts run, and the output of each is whole.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The shipped packages: a wheel and an sdist that work on their own, with all data inside."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

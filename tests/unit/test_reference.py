@@ -1,7 +1,5 @@
 """Documentation: current tables, and the length of the README."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 import subprocess

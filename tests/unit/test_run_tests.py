@@ -1,7 +1,5 @@
 """All tests run in rows; the few that fail beside the others pass if they pass alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The last places before a terminal and a file: nothing passes that a terminal would act on."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A controller for tests: boots the node side over pipes and speaks frames with it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -1,7 +1,5 @@
 """Real OpenSSH servers on loopback addresses, each with its own keys, configuration and fault."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import getpass

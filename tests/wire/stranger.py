@@ -5,8 +5,6 @@ node sides below that process, until standard input closes. Then it prints as JS
 all ports that it saw.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

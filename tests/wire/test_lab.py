@@ -1,7 +1,5 @@
 """The lab over real SSH connections: asyncssh as the client, and OpenSSH where there is one."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

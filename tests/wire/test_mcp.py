@@ -1,7 +1,5 @@
 """`fabtui mcp` as an assistant drives it: a real process, real SSH servers, real ranks (gloo)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

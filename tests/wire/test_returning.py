@@ -1,7 +1,5 @@
 """Nodes that go and come back, over real SSH servers and real ranks (gloo)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

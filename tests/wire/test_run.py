@@ -1,7 +1,5 @@
 """`fabtui run` as a user runs it, over the lab: real SSH, real supervisors, real gloo."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -1,7 +1,5 @@
 """`fabtui run` against real OpenSSH servers with strict host keys, good nodes and bad ones together."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Nodes that are down, hang, talk or drop us, and jump hosts: each failure by its name, nobody waits for another."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import shutil

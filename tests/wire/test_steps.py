@@ -1,7 +1,5 @@
 """Next steps that run over real SSH connections: output, limits, deadline, and nothing left running."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """The tutorial, run from its own code blocks: a lab with a fault, the finding, the app, the CSV, the comparison."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

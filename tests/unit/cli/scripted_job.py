@@ -1,7 +1,5 @@
 """A job session whose verdicts are scripted, for the commands that print them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

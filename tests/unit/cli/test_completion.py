@@ -1,7 +1,5 @@
 """Shell completion: each shell loads its script and completes commands, options and values."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

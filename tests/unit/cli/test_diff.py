@@ -1,7 +1,5 @@
 """``fabtui diff`` from its arguments to its exit code."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

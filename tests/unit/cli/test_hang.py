@@ -1,7 +1,5 @@
 """`fabtui hang` on scripted verdicts: what it prints, JSON, the user's command, exit codes, wrong arguments."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """The command line as a process: what it prints where, and what it exits with."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Whole sessions without a screen, over the lab."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The settings file: what holds, what is wrong in it and where, and what beats what."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from pathlib import Path

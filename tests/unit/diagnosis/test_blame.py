@@ -1,7 +1,5 @@
 """Components to blame: how many bad pairs it takes, which components are rivals, and what is left to others."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """CPU ranks on shared cores: low values by their load are reported as such; what has a common cause is still blamed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable
 

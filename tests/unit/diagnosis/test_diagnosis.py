@@ -1,7 +1,5 @@
 """One diagnosis per command, and evidence of all kinds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

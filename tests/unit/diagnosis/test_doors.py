@@ -5,8 +5,6 @@ row of `FAULTS`. Behind each door the same rule or entry of the error catalogue 
 fitting command. A rule that logs or outputs of commands show as well needs its fault.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

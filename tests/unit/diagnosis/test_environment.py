@@ -1,7 +1,5 @@
 """Variables that refer to what a node does not have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The largest healthy set of nodes and endpoints, with planted bad pairs."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

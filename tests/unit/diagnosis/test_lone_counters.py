@@ -1,7 +1,5 @@
 """Counters that grow on one node alone are named with the node; any name counts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 

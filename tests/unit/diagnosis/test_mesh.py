@@ -1,7 +1,5 @@
 """Findings of the mesh on models of up to 6 nodes with 4 rails, with faults made in each layer that would show them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

@@ -1,7 +1,5 @@
 """MAC addresses and tables of neighbours: duplicates, strangers, old entries, and what healthy networks have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

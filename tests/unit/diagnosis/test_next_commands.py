@@ -1,7 +1,5 @@
 """Commands for what to do next: on which node, about which device, and none where they would show nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

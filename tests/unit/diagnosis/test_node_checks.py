@@ -1,7 +1,5 @@
 """The checks of vendors' catalogues: each finds its fault, and nothing on a node that is healthy or unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules about pairs: each cause is reported once, the largest first, with the pairs it explains."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Past trouble of a session: one finding for intervals that have a time and a component in common."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterable

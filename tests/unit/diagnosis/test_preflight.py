@@ -1,7 +1,5 @@
 """Preflight: from probe results to findings and to lines of text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Prices of findings: the cost model, its calibration, and their text in each writer."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

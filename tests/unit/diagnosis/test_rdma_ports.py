@@ -1,7 +1,5 @@
 """Problems of ports are noted on the pairs concerned, and on no others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

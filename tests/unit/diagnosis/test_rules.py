@@ -1,7 +1,5 @@
 """Rules: ids are unique and documented, and a rule is one declaration away from every front end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Prices, published values and earlier sessions: each number is the same behind every door."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import itertools

@@ -1,7 +1,5 @@
 """Rules about pairs without a common component, about tapers, and about pairs that only stand out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Carriers of bytes, from counters of faked sysfs trees and from what the library reports."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

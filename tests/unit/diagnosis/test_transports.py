@@ -1,7 +1,5 @@
 """Rules FT040 to FT042: pairs that take a slower path than their hardware allows, and whom they name."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable

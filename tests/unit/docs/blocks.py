@@ -1,7 +1,5 @@
 """Code blocks of the documentation, and the commands in them."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shlex

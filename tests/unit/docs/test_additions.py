@@ -1,7 +1,5 @@
 """The additions of docs/development.md, made in a copy: each is where the page promises."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ data, or whose commands cannot run here, has a comment above it with the reason,
 of fabtui in it are parsed all the same.
 """
 
-from __future__ import annotations
-
 import configparser
 import glob
 import json

@@ -1,7 +1,5 @@
 """Pages of the documentation: all of them are in the navigation, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files that commands of the documentation name: recordings, snapshots, logs and outputs of tools."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

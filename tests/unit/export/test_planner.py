@@ -1,7 +1,5 @@
 """Bandwidths for planners, read as the published programs index them, and host files of an order."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writers of a history that are killed, that write at once, or that run out of disk: the file stays whole."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Folders of the outputs that tests of `fabtui read` use, and access to its results."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import json

@@ -1,7 +1,5 @@
 """The cases in ``cases``, one file each: an output, the kind that it is read as, and facts of it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

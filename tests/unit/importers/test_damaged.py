@@ -1,7 +1,5 @@
 """Texts that are long or were cut: read in linear time, and no value that the whole text does not hold."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

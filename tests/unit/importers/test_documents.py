@@ -1,7 +1,5 @@
 """Tables in documents of users: each number that is printed there is read. The documents are read in place."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Prefixes before each line hide neither a format nor a value: launchers, dates, logging frameworks, mail, colours."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Sources of texts: files, packed files, folders, pipes and standard input, none of them trusted."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

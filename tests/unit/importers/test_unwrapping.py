@@ -1,7 +1,5 @@
 """Lines that a terminal cut at its width are joined where the text is read better so, and only there."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.importers.result import read, unwrapped

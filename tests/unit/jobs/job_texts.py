@@ -1,7 +1,5 @@
 """Logs of a job over four nodes, as Megatron-LM, gpustat and Slurm print them, with invented values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pickles of plain values are read, and no code in a pickle is ever run."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Faults of a standing lab: their syntax, and what each kind does."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from typing import cast

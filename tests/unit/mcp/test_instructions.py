@@ -1,7 +1,5 @@
 """Texts with instructions in names, messages and logs: each is quoted as data in an answer, and changes nothing."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Limits of the server for assistants: nodes, tests, files, and the size of answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

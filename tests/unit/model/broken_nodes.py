@@ -1,7 +1,5 @@
 """One fault for each check of the catalogue, as probe results of a node that is healthy otherwise."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any

@@ -1,7 +1,5 @@
 """Classes of pairs: by relation, leaf switch, NUMA half and hardware."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Histories that a session keeps while it watches: each is bounded, and all of them together are small."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import tracemalloc

@@ -1,7 +1,5 @@
 """Layers: one declaration, from which everything else is derived."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator

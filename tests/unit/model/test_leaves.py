@@ -1,7 +1,5 @@
 """Leaves: known from probe results alone; pairs of different ones are a separate class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Theoretical limits of pairs: the minimum along the path that was used, and none where a fact is missing."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Storage of measurements: nothing is lost, and each takes few bytes."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

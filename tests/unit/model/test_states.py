@@ -1,7 +1,5 @@
 """States of nodes: kept once, compared by majority, and what a node may not send."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Structure of a fabric: halves of nodes and groups of nodes, from how much slower pairs are than the best ones."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Events of files from elsewhere: what passes the check can be applied by a model and shown by every reader."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts that people paste: the right answer to each case of ``tests/samples/pasted``, at each door that reads it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

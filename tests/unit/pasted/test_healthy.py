@@ -1,7 +1,5 @@
 """Samples without a fault: no cause in ``explain``, no finding but notes in ``read``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

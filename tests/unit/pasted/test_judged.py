@@ -1,7 +1,5 @@
 """Reading is judging: the facts in an output have the findings that a probe gives for the same facts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Texts of public reports, made again: the first paragraph of the answer names the cause, not the stage."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

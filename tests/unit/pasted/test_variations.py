@@ -1,7 +1,5 @@
 """Pasted texts in all the dresses that they come in: the answer is the one to the bare text."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import html

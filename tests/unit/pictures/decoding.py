@@ -1,7 +1,5 @@
 """Pictures as files, and a decoder for their PNG: palette, eight bits, no interlacing."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Earlier sessions in the text and the JSON of a finding: the same sentence behind each door."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

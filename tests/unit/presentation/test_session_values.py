@@ -1,7 +1,5 @@
 """Values that a healthy session and a watching one show."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """The fabric as a tree: what is known is placed, what is unknown stays so, and the path of a pair is marked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.node_faults import NodeFaults

@@ -1,7 +1,5 @@
 """Folders of recorded outputs, and synthetic folders like the kernel's."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

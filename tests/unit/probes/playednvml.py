@@ -1,7 +1,5 @@
 """An NVML that is played: GPUs of which each question can be made to fail, as drivers and broken GPUs make them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Foreign and long texts: a parser of a probe and a format never raise, and the result fits into a message."""
 
-from __future__ import annotations
-
 import functools
 import json
 import time

@@ -1,7 +1,5 @@
 """Probe `flight` on this machine: ranks that write recorded dumps through their FIFO, and ranks that do not."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The probe of the fabric over tools of ours, which print what the real ones printed of a simulated fabric."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from shlex import quote

@@ -1,7 +1,5 @@
 """The probe ``kernel``: where it reads the log, what it makes of one it may not read, and what is bad in it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers of NVML and nvidia-smi about GPUs: identities, visible devices, errors."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from typing import Any

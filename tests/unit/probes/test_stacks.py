@@ -1,7 +1,5 @@
 """Stacks of ranks on a node: outputs of py-spy and pystack, the kernel's part, and which process is the rank."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The probe ``topology`` on a played nvidia-smi."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """One-way datagrams and TCP connections between sockets of this machine."""
 
-from __future__ import annotations
-
 import queue
 import socket
 import struct

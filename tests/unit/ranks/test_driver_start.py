@@ -1,7 +1,5 @@
 """The CUDA driver of a rank host: it starts before everything else, and its buffers leave memory to the host."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Collectives, the world layer and pairs both ways, on the devices that are threads."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time

@@ -1,7 +1,5 @@
 """Message sizes follow from the rate of answered messages, and a slow link costs no deadline; on a clock of its own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Process groups meet through a store in Python, which must outlive the call that made it."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import importlib.util

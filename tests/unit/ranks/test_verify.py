@@ -1,7 +1,5 @@
 """The pattern that GPUs send, how a sample is judged, the layout of collectives and of NCCL's config."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 

@@ -1,7 +1,5 @@
 """Reports as HTML and Markdown: whole, the same each time, and harmless with hostile texts."""
 
-from __future__ import annotations
-
 import runpy
 from dataclasses import replace
 from html import escape

@@ -1,7 +1,5 @@
 """The grids as text: as wide as there is room, and of nodes where there are many endpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

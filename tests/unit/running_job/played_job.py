@@ -1,7 +1,5 @@
 """Running jobs for tests: values of the probe ``activity``, invented or from recorded samples."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The judge of a running job: every state, from recorded samples and from invented ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

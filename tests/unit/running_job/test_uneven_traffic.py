@@ -1,7 +1,5 @@
 """Ports and NVLinks that carry less of a running job than their peers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Commands of schedulers that are played."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 A `Script` holds their faults.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

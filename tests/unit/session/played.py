@@ -1,7 +1,5 @@
 """Whole sessions over played nodes: running them, and what they come to."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The clock of this machine is set while a session runs: by hand, or by NTP after a suspend."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Experiments about findings over played nodes: environments of ranks, deadlines, what a replay shows."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from pathlib import Path

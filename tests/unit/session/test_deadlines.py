@@ -1,7 +1,5 @@
 """Deadlines in sequence: with one fault, no layer waits again for what an earlier one has shown."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """InfiniBand fabric probe: each node inspects its own cables, and one with the rights walks the fabric."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """One node that sends arbitrary messages: the session continues, and what the others measured is complete."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import pkgutil

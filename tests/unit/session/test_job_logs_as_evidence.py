@@ -1,7 +1,5 @@
 """Progress of a job in its logs, as evidence for its verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.job.logs.job_logs import JobLogs

@@ -1,7 +1,5 @@
 """Whole sessions over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """Nodes that answer the mesh with anything, or not at all: every target gets its row, and nothing breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

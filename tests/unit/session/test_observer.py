@@ -1,7 +1,5 @@
 """A running job is observed beside the tests: passive probes only, and what they show is in the session."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Open probes of a node whose link ends."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from typing import Any

@@ -1,7 +1,5 @@
 """Replay: seek in both directions, next and previous change of a verdict, speed, pause."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

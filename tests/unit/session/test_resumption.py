@@ -1,7 +1,5 @@
 """Sessions that were cut short continue with what is left, in a recording that replays the whole."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

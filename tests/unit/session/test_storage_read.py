@@ -1,7 +1,5 @@
 """The storage check of a session: who reads when, and what is reported."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

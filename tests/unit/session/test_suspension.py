@@ -1,7 +1,5 @@
 """Sessions whose process is suspended for a while, over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

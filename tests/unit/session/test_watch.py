@@ -1,7 +1,5 @@
 """Watch mode over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """`fabtui share`: nothing planted remains, and the copy diagnoses as the original does."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A node that sends faster than it is read is slowed down: by every byte of its frames, and by a slow disk."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
