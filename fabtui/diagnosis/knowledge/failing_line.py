@@ -34,6 +34,11 @@ _PRINTERS = tuple(
 )
 #: Labels of processes and of logging frameworks before the source of a frame.
 _LABELS = re.compile(r"^.{0,160}?\]:? {2,20}|^\s{1,20}")
+#: An indented line, and a line of a source that a library shows with its number.
+_CODE = re.compile(r"(?:.{0,160}?(?:\[rank\d{1,7}|[\w./-]{1,60}\.py:\d{1,6})\]:?)?\s{2,}\S")
+_BOXED = re.compile(r"\W{0,8}\d{1,5} [│|] ")
+#: Maximum number of lines of the source of a frame.
+_SOURCE = 4
 #: The number of an error in a chain of them, and what follows the innermost reason of nested ones.
 _LINK = re.compile(r"^\s{1,12}(?:\d{1,3}: )?")
 _AFTER_REASON = re.compile(r'(?:: unknown)?\.?$|", details: .{0,400}$')
@@ -128,7 +133,12 @@ def in_chain(lines: Sequence[str], number: int) -> str:
 def reason_of(line: str) -> str:
     """Return the innermost reason of errors that are nested in one line ("A: B: C: reason"), or ""."""
     text = _AFTER_REASON.sub("", line.strip())
-    return ": ".join(text.split(": ")[-2:]).strip("\"' ") if len(_WRAPS.findall(text)) >= _NESTED else ""
+    if len(_WRAPS.findall(text)) < _NESTED:
+        return ""
+    parts = text.split(": ")
+    # A word before them is what they are about: a library, a file.
+    least = 3 if len(parts) > 2 and re.fullmatch(r"\S{0,200}[./]\S{1,200}", parts[-3]) else 2
+    return ": ".join(parts[-least:]).strip("\"' ")
 
 
 def quotation(line: str, most: int) -> str:
@@ -138,9 +148,21 @@ def quotation(line: str, most: int) -> str:
     return f"{text[:half]} … {text[-half:]}" if len(text) > most and reason_of(line) else one_line(line, most)
 
 
-def is_code(above: str, line: str) -> bool:
-    """Return True if a line shows the source of the frame of a traceback above it."""
-    return _FILE_ABOVE.search(above) is not None and EXCEPTION.match(line) is None
+def is_code(lines: Sequence[str], number: int) -> bool:
+    """Return True if a line shows the source of a frame of a traceback: below the place of the frame, or before its end."""
+    if EXCEPTION.match(lines[number]):
+        return False
+    if number and _FILE_ABOVE.search(lines[number - 1]):
+        return True
+    if _CODE.match(lines[number]) is None:
+        return _BOXED.match(lines[number]) is not None
+    for above in reversed(lines[max(0, number - _SOURCE) : number]):
+        if _FILE_ABOVE.search(above):
+            return True
+        if _CODE.match(above) is None:
+            break
+    below = lines[number + 1] if number + 1 < len(lines) else ""
+    return _FILE_ABOVE.search(below) is not None or (EXCEPTION.match(below) is not None and _CODE.match(below) is None)
 
 
 def advised(lines: Sequence[str]) -> str:

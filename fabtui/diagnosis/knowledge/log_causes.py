@@ -14,6 +14,7 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import (
     Meaning,
     filled,
+    fills,
     general_meaning,
     meaning_named,
     meaning_of,
@@ -77,6 +78,8 @@ _MOST_KEPT = 4096
 _LATER = 60.0
 #: Time (s) within which the more specific error of a file comes first.
 _MOMENT = 1.0
+#: Maximum number of lines below nested errors that may have their reason.
+_BELOW = 3
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
@@ -113,6 +116,8 @@ _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d
 #: A warning of PyTorch about what it tries again. Within this number of lines of the end of a log, it never succeeded.
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
+#: A program says that it waits.
+_WAITS = re.compile(r"(?i)\b(?:still |is |are )?waiting (?:for|on|to|until)\b")
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
 _INFORMS = r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b"
 #: Lines in which a library gives advice, and a sentence that does.
@@ -208,7 +213,7 @@ class Occurrences:
     def explained(self) -> Meaning:
         """Its meaning, with the addresses, the NIC and the node of its earliest line in the next step and commands."""
         values, meaning = _values(self.first), of_line(self.meaning, self.first.text, self.beside)
-        commands = tuple((end, filled(command, values)) for end, command in meaning.commands)
+        commands = tuple((end, filled(command, values)) for end, command in meaning.commands if fills(command, values))
         return meaning._replace(text=filled(meaning.text, values), next=filled(meaning.next, values), commands=commands)
 
     @property
@@ -228,6 +233,7 @@ class Causes(NamedTuple):
     advice: str = ""  #: What a library itself advises, with its name; also part of the first cause.
     several_nodes: bool = False  #: Whether the logs show more than one node.
     failing: LogPlace | None = None  #: The first line that names a failure which no entry explains.
+    waits: LogPlace | None = None  #: The last line of a log that says that the program waits, near its end.
 
     @property
     def named(self) -> bool:
@@ -272,6 +278,7 @@ class LogReader:
         self._plain: dict[str, bool] = {}  # Lines without an explanation, and whether each is a warning or exception.
         self._sounds: set[str] = set()  # Lines that sound like a failure, which no entry explains.
         self._failing: LogPlace | None = None  # The first of the loudest of them.
+        self._waits: LogPlace | None = None
         self._text: list[str] = []  # The lines of the current file.
         # A warning whose stage the calls that return may show: its line and its own stage.
         self._pending: tuple[int, str, Meaning | None] | None = None
@@ -301,7 +308,7 @@ class LogReader:
             alike = f"host:1:1 [0]{head[3] or ''}{shown[head.end() :]}" if head else shown
             marks = _marks_of(alike)
             # What other programs advise is not examined.
-            if not last_error and marks in ([], [_QUOTES], [_INFORM]):
+            if not last_error and (marks in ([], [_QUOTES], [_INFORM]) or is_code(lines, number)):
                 continue
             if line.startswith(" ") and (chained := in_chain(lines, number)) != line:
                 shown = chained
@@ -317,6 +324,9 @@ class LogReader:
                     message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
         self._settle(clock)
+        ends = range(len(lines) - 1, max(-1, len(lines) - _NEAR_END), -1)
+        if (at := next((at for at in ends if _WAITS.search(lines[at][:_LONGEST_LINE])), None)) is not None:
+            self._waits = LogPlace(self._files, at + 1, None, "", _shown(lines[at]))
         self._beside(text)
         self._text = []
         self._lengths.append(len(lines))
@@ -336,7 +346,8 @@ class LogReader:
             self._returns(number, raw, clock)
         elif (meaning := _meaning_of_xid(raw) or _known(alike, reported, self._programs)) is not None:
             self._settle(clock)
-            meaning = self._unwrapped(meaning, raw)
+            meaning, at = self._unwrapped(meaning, number, raw)
+            number, raw = (at, self._text[at]) if at > number else (number, raw)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -346,13 +357,21 @@ class LogReader:
         elif not informs and (_FAILS in marks or reported):
             self._unexplained(number, raw, alike, clock, reported)
 
-    def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
-        """Return what the innermost reason of a line means, where its entry is about what wraps it."""
+    def _unwrapped(self, meaning: Meaning, number: int, raw: str) -> tuple[Meaning, int]:
+        """Return what the innermost reason of an error means, where its entry is about what wraps it, and its line.
+
+        The reason of nested errors may be in a line below them, which another program printed.
+        """
         if not meaning.follows:
-            return meaning
-        reason = reason_of(raw) or raw
-        own = meaning_of(reason, programs=self._programs), general_meaning(reason)
-        return next((one for one in own if one is not None and one.id in meaning.follows), meaning)
+            return meaning, number
+        nested = reason_of(raw)
+        texts = [nested or raw, *(self._text[number + 1 : number + 1 + _BELOW] if nested else ())]
+        for at, text in enumerate(texts):
+            reason = (reason_of(text) or text) if at else text
+            own = meaning_of(reason, programs=self._programs), general_meaning(reason)
+            if (inner := next((one for one in own if one is not None and one.id in meaning.follows), None)) is not None:
+                return inner, number + at
+        return meaning, number
 
     def _unexplained(self, number: int, raw: str, alike: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
@@ -365,7 +384,7 @@ class LogReader:
         failure = stage_failure(alike, reported, programs=self._programs)
         # A stage that NCCL itself reports stands, however loudly.
         if failure is None or is_general(failure) or " NCCL " not in raw:
-            loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+            loud = loudness(raw)
             kind = None
             if loud > Loudness.FRAME:
                 message, reason = message_of(raw, self._text[max(0, number - AROUND) : number]), reason_of(raw)
@@ -535,7 +554,7 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing)
+        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing, self._waits)
 
     @property
     def _several(self) -> bool:
