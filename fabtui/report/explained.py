@@ -21,7 +21,7 @@ from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
+from fabtui.importers.result import USUAL_WIDTHS, Result, parts, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.nodeset import count
@@ -175,16 +175,19 @@ class _Speeds(NamedTuple):
             yield _fields("much slower than the link", [*rows, ("next", _FASTER)])
 
 
-def _speeds(form: Format, result: Result) -> _Speeds:
+def _speeds(result: Result) -> _Speeds:
+    if not result.known:
+        return _Speeds()
+    form = formats()[result.kind]
     if form.convert is not None and form.name in _BENCHMARKS:
         values = [m.value * 8 for m in model([result]).measurements() if m.unit == "GB/s" and m.value]
         return _Speeds(((max(values), form.name),) if values else ())
     unit = {"Gb/s": 1.0, "Mb/s": 1e-3}.get(form.units.get("rate", form.units.get("speed", "")), 0.0)
-    links, parts = list[tuple[float, str]](), [result.values] if unit and form.name in _LINKS else []
-    while parts:
-        rows = [row for value in parts.pop().values() if isinstance(value, list) for row in value]
-        parts += [row for row in rows if isinstance(row, dict)]
-        for row in parts[-len(rows) :] if rows else ():
+    links, left = list[tuple[float, str]](), [result.values] if unit and form.name in _LINKS else []
+    while left:
+        rows = [row for value in left.pop().values() if isinstance(value, list) for row in value if isinstance(row, dict)]
+        left += rows
+        for row in rows:
             speed = row.get("rate", row.get("speed"))
             up = row.get("state") in (None, "Active") and row.get("link") in (None, "yes")
             links += [(speed * unit, form.name)] if isinstance(speed, (int, float)) and speed > 0 and up else []
@@ -207,7 +210,9 @@ def explained_logs(given: Iterable[Source]) -> Explained:
             notices.append(f"{one_line(name)}: {source.cut}")
         blocks, kind, values, result = _output(source)
         outputs += blocks
-        speeds = speeds.beside(_speeds(formats()[kind], result)) if result else speeds
+        split = parts(source)
+        for one in [*map(read, split)] if len(split) > 1 else [result] if result else []:
+            speeds = speeds.beside(_speeds(one))
         # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
         judged += [f"{kind}: {values}" if values else ""] if values or not is_log else []
@@ -246,7 +251,7 @@ def reading_blocks(result: Result) -> list[Block]:
     if blocks or (result.known and (is_ours(result.kind) or not formats()[result.kind].log)):
         return blocks
     reader = LogReader()
-    reader.add(_whole_lines(result.source.text))
+    reader.add(_whole_lines(result.source.text[:_BEGINNING]))
     causes = reader.result()
     return [*causes_blocks(causes._replace(unknown=[]), [""])] if causes.causes or causes.failing else []
 

@@ -132,14 +132,16 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 
 
+@functools.cache
+def _program_words() -> PatternSet[str]:
+    return PatternSet((name, re.escape(word)) for name, words in _PROGRAMS.items() for word in words)
+
+
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
-    programs = frozenset[str]()
-    for name, words in _PROGRAMS.items():
-        # The last one goes with most of the others.
-        implied = name == "field" and programs & {"nccl", "gloo", "ofi", "perftest"}
-        if implied or any(word in text for word in words):
-            programs |= {name}
+    programs = frozenset(_program_words().owners(text))
+    # The last one goes with most of the others.
+    programs |= {"field"} if programs & {"nccl", "gloo", "ofi", "perftest"} else frozenset()
     return programs | {"library"} if programs - {"field"} else programs
 
 

@@ -84,11 +84,10 @@ def loudness(line: str) -> Loudness:
     def has(form: str) -> bool:
         return form in possible and _form(form).search(text) is not None
 
-    loud = has("loud")
     if (
-        not (loud or has("sounds"))
+        has("informs")
+        or not (loud := has("loud")) | has("sounds")
         or _form("table").match(text)
-        or has("informs")
         or (has("harmless") and not EXCEPTION.match(text))
     ):
         return Loudness.NONE
@@ -150,12 +149,16 @@ def quotation(line: str, most: int) -> str:
 
 def is_code(lines: Sequence[str], number: int) -> bool:
     """Return True if a line shows the source of a frame of a traceback: below the place of the frame, or before its end."""
-    if EXCEPTION.match(lines[number]):
+    line, last = lines[number], lines[number - 1] if number else ""
+    # Most lines are neither indented nor below the place of a frame, which is seen sooner.
+    indented = line[:2].isspace() or (" " * 2) in line[:200].partition("]")[2][:3]
+    framed = '", line ' in last and _FILE_ABOVE.search(last) is not None
+    if not (indented or framed or "│" in line[:20]) or EXCEPTION.match(line):
         return False
-    if number and _FILE_ABOVE.search(lines[number - 1]):
+    if framed:
         return True
-    if _CODE.match(lines[number]) is None:
-        return _BOXED.match(lines[number]) is not None
+    if _CODE.match(line) is None:
+        return _BOXED.match(line) is not None
     for above in reversed(lines[max(0, number - _SOURCE) : number]):
         if _FILE_ABOVE.search(above):
             return True

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
@@ -66,6 +67,8 @@ _STAMP = re.compile(
 TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
 #: Length of a line in which its time stamp is looked for.
 _STAMP_WITHIN = 200
+#: Maximum number of times of day without a date, before a file counts as one without stamps.
+_MOST_UNDATED = 2_000
 #: Maximum number of characters of a stamp before and after the time of day.
 _DATE, _FRACTION = 16, 20
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
@@ -118,6 +121,7 @@ _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
 #: A program says that it waits.
 _WAITS = re.compile(r"(?i)\b(?:still |is |are )?waiting (?:for|on|to|until)\b")
+_RANK_LABEL = re.compile(r"^\[rank\d{1,7}\]: ?")
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
 _INFORMS = r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b"
 #: Lines in which a library gives advice, and a sentence that does.
@@ -362,7 +366,7 @@ class LogReader:
 
         The reason of nested errors may be in a line below them, which another program printed.
         """
-        if not meaning.follows:
+        if not meaning.follows or " NCCL " in raw:
             return meaning, number
         nested = reason_of(raw)
         texts = [nested or raw, *(self._text[number + 1 : number + 1 + _BELOW] if nested else ())]
@@ -398,7 +402,8 @@ class LogReader:
                     loud = Loudness.FRAME
                 self._sound(key, number, raw, clock, loud, kind)
         if failure is None:
-            notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
+            named = "Error" in raw or "Exception" in raw or "NCCL " in raw
+            notable = named and _NOTABLE.search(unlabelled(_RANK_LABEL.sub("", raw))) is not None
             if len(self._plain) < _MOST_KEPT:
                 self._plain[key] = notable
             if not notable:
@@ -629,7 +634,7 @@ class _Clock:
     def start(self) -> datetime | None:
         # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
         place = 0
-        for found in TIME.finditer(self._text):
+        for found in islice(TIME.finditer(self._text), _MOST_UNDATED):
             self._read += self._text.count("\n", place, found.start())
             place = found.start()
             if self._read < len(self._lines) and (stamp := stamp_of(self._lines[self._read])) is not None:
