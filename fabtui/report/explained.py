@@ -242,6 +242,9 @@ def explained_logs(given: Iterable[Source]) -> Explained:
     if result.failing is not None and result.failing.kind is not None:
         kind = of_line(result.failing.kind, result.failing.text)
         head += f"; by the form of its first failing line: {filled(kind.text, {})}"
+    elif result.failing is not None and ", in " in result.failing.printer:
+        # The place of an exception is all that is known of it.
+        head += f"; part that failed: {one_line(result.failing.printer, 200)}; the cause is not in its words"
     return Explained([*waits, Paragraph(head), *causes], False, notices)
 
 

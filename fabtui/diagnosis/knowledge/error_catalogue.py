@@ -28,7 +28,7 @@ _FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake msc
 CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
 mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
 hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch
-pdsh NVRM dkms RDMA rdma ibv_ tensor_parallel NCCL_ CUDNN cudnn containerd OCI"""
+pdsh etcd NVRM dkms RDMA rdma ibv_ tensor_parallel NCCL_ CUDNN cudnn containerd OCI"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
@@ -256,7 +256,7 @@ def _of_version(meaning: Meaning, text: str) -> Meaning:
         if has is not None:
             ends = f"{bug['until']} ends it" if bug["until"] else "no version that ends it is known"
             known = f"a bug of {bug['of']} {has}: {bug['text']}; {ends} ({bug['source']})"
-            return meaning._replace(text=known, next=bug["next"])
+            return meaning._replace(id="version-bug", text=known, next=bug["next"], commands=())
     return meaning
 
 

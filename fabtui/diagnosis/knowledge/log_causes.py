@@ -143,7 +143,7 @@ _VALUES = {
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
     "port": re.compile(
-        r"\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+        r"\b(?:\d{1,3}\.){3}\d{1,3}:(\d{2,5})\b|\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
     ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
@@ -527,6 +527,9 @@ class LogReader:
         for one in self._found.values():
             if one.first.file == self._files:
                 one.meaning, one.beside = refined_beside(one.meaning, text)
+        failing = self._failing
+        if failing is not None and failing.kind is not None and failing.file == self._files:
+            self._failing = failing._replace(kind=refined_beside(failing.kind, text)[0])
 
     def result(self) -> Causes:
         for place in self._starting.values():
