@@ -185,7 +185,9 @@ def _speeds(result: Result) -> _Speeds:
     unit = {"Gb/s": 1.0, "Mb/s": 1e-3}.get(form.units.get("rate", form.units.get("speed", "")), 0.0)
     links, left = list[tuple[float, str]](), [result.values] if unit and form.name in _LINKS else []
     while left:
-        rows = [row for value in left.pop().values() if isinstance(value, list) for row in value if isinstance(row, dict)]
+        rows = [
+            row for value in left.pop().values() if isinstance(value, list) for row in value if isinstance(row, dict)
+        ]
         left += rows
         for row in rows:
             speed = row.get("rate", row.get("speed"))

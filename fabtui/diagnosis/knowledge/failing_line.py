@@ -45,6 +45,8 @@ _AFTER_REASON = re.compile(r'(?:: unknown)?\.?$|", details: .{0,400}$')
 #: An error that wraps another, and how many of them make a line nested.
 _WRAPS = re.compile(r"\b(?:[Ff]ail\w{0,3}|[Ee]rror|caused|[Uu]nable|[Cc]annot)\b[^:]{0,400}: ")
 _NESTED = 3
+#: An option whose name has a word of failures.
+_OPTION = re.compile(r"(?<!\w)--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}")
 _SENTENCE = re.compile(r"(?<=[.!;]) +(?=[A-Z`\"'])|\n")
 
 
@@ -78,7 +80,7 @@ class Loudness(IntEnum):
 
 def loudness(line: str) -> Loudness:
     """Return how clearly a line names a failure."""
-    text = line[:_LONGEST]
+    text = _OPTION.sub("", line[:_LONGEST]) if "-" in line else line[:_LONGEST]
     possible = _forms().owners(text)
 
     def has(form: str) -> bool:

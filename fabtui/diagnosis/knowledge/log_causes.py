@@ -104,6 +104,8 @@ _DIAGNOSED = re.compile(
     r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})"
     r"|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
 )
+#: Kinds that a line shows which only reports how a process ended.
+_BY_SIGNAL = ("crashed", "was-killed", "program-killed", "shared-memory-short")
 #: What differs between the processes that NCCL prints the same for: stamp, host, process, and line of the source.
 _NCCL_HEAD = re.compile(
     r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z? )?([\w.-]{1,253}):\d{1,10}:\d{1,10} \[(-?\d{1,5})\]"
@@ -396,6 +398,10 @@ class LogReader:
                 kind = (general_meaning(reason) if reason else None) or general_meaning(message, possible)
                 of_field = kind if kind is not None and "field" in self._programs else None
                 failure = entry_of_number(raw) or of_field or failure
+            elif loud and (kind := general_meaning(raw)) is not None and kind.id in _BY_SIGNAL:
+                failure = kind if "field" in self._programs else failure
+            else:
+                kind = None
             if failure is None and loud:
                 below = "\n".join(self._text[number + 1 : number + 3])
                 if kind is None and below.lstrip().startswith(("Traceback (most recent", "Caused by:")):
@@ -562,7 +568,9 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing, self._waits)
+        return Causes(
+            causes, consequences, notices, unknown, self._behind(), advice, self._several, failing, self._waits
+        )
 
     @property
     def _several(self) -> bool:
@@ -712,11 +720,13 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         moments.append((moments[-1][0] + (not near) if moments else 0, one))
     names = {one.meaning.id for one in errors}
 
-    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, bool]:
+    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, int]:
         # A stage alone shows where the cause is, a result of NCCL only its kind, and a frame what it wraps.
         moment, meaning = item[0], item[1].meaning
         frame = not names.isdisjoint(meaning.follows)
-        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
+        # Of errors that are known by their form alone, the one that ended the program.
+        general = meaning.general + (meaning.general and "fatal" not in item[1].first.text.lower())
+        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, general
 
     return [one for _, one in sorted(moments, key=order)]
 

@@ -11,12 +11,16 @@ from fabtui_node.parsers.lines import plain_lines, whole
 #: Maximum number of interfaces.
 _MOST = 4096
 #: What containers, hypervisors and VPNs make, and the loopback: not for data of a job.
-_VIRTUAL = re.compile(r"lo\d?$|docker|veth|virbr|vnet|cni|cali|flannel|br-|podman|tun|tap|wg|tailscale|kube|nodelocal|usb")
+_VIRTUAL = re.compile(
+    r"lo\d?$|docker|veth|virbr|vnet|cni|cali|flannel|br-|podman|tun|tap|wg|tailscale|kube|nodelocal|usb"
+)
 _HEAD = re.compile(
     r"(?:\d{1,5}: )?(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})?(?::)? {1,12}(?:flags=\d{1,10})?<(?P<flags>[A-Z_,-]{2,200})>(?P<rest>.{0,300})"
     r"|(?P<old>[A-Za-z][\w.:-]{0,30}?):? {1,12}Link encap:(?P<kind>.{0,200})"
 )
-_BRIEF = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})? {1,40}(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?P<rest>(?: .{0,2000})?)$")
+_BRIEF = re.compile(
+    r"(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})? {1,40}(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?P<rest>(?: .{0,2000})?)$"
+)
 _ADDRESS = re.compile(r"\binet6? (?:addr: ?)?([0-9a-f.:]{2,45})(?:/\d{1,3})?")
 _WORD = re.compile(r"\b(mtu|MTU:)\s?(\d{2,6})\b|\bstate ([A-Z]{2,16})\b")
 _ERRORS = re.compile(r"\b(RX|TX) (?:packets:?\d{1,20} )?errors[: ](\d{1,20})\s{1,3}dropped[: ](\d{1,20})")

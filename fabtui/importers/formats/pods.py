@@ -12,6 +12,8 @@ from fabtui_node.parsers.lines import plain_lines
 #: Maximum number of pods.
 _MOST = 100_000
 _COLUMN = re.compile(r"[A-Z]\S{0,30}(?: (?:NODE|GATES))?")
+#: The beginning of a row: a name of a pod, or of its namespace.
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}\s")
 #: What differs between the names of pods of one job.
 _MEMBER = re.compile(r"(?:-(?:\d{1,5}|[a-z0-9]{5}))+$")
 _WELL = ("Running", "Completed", "Succeeded", "Pending", "ContainerCreating", "Terminating")
@@ -33,7 +35,9 @@ def _parse(text: str) -> Reading:
     for line in plain_lines(text):
         if re.match(r"(?:NAMESPACE\s+)?NAME\s+READY\s", line):
             columns = {found[0].lower(): found.start() for found in _COLUMN.finditer(line)}
-        elif columns and line.strip() and len(rows) < _MOST:
+        elif not line.strip() or not _NAME.match(line):
+            columns = {}
+        elif columns and len(rows) < _MOST:
             starts = [*columns.values(), None]
             cells = [line[start:end].strip() for start, end in zip(starts, starts[1:], strict=False)]
             rows.append({name: None if cell == "<none>" else cell for name, cell in zip(columns, cells, strict=True)})
@@ -54,7 +58,9 @@ def _parse(text: str) -> Reading:
             problem = problem or "pods do not run"
             where = f" on {row['node']}" if row.get("node") else ""
             answer.append(f"{row['name']}: {status}{where}")
-            steps.append(next(words for begins, words in _STATES if status.startswith(begins)).replace("POD", row["name"]))
+            steps.append(
+                next(words for begins, words in _STATES if status.startswith(begins)).replace("POD", row["name"])
+            )
     steps = [*dict.fromkeys(steps)]
     values = {"answer": answer, "next": steps[:8], "problem": problem, "pods": rows} if answer else {"pods": rows}
     return notes.reading(values)
@@ -64,7 +70,9 @@ FORMATS = [
     Format(
         "kubectl-pods",
         "pods of Kubernetes: those that do not run, and pods of a job on one node",
-        first_of((0.95, r"^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE")),
+        first_of(
+            (0.0, r"^Events:|^\s+Type +Reason"), (0.95, r"^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE")
+        ),
         _parse,
         aliases="pods",
     )

@@ -199,7 +199,13 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
         except NoReport as failed:
             problems.append({"address": address, "kind": failed.kind, "text": failed.text[:500]})
     listed = [dict(one, ras=None) for one in processes]
-    return {"reports": reports, "problems": problems, "processes": listed, "addresses": addresses(), "diagnosed": diagnosed}
+    return {
+        "reports": reports,
+        "problems": problems,
+        "processes": listed,
+        "addresses": addresses(),
+        "diagnosed": diagnosed,
+    }
 
 
 def addresses() -> List[str]:
