@@ -39,7 +39,9 @@ _BEGINNING = 256 * 1024
 #: What to do about a failure of which only its words are known.
 _SEARCH = "look for this sentence in the reports of the part that printed it, and read the lines just before it"
 #: What to do about a program that waits and reports no failure.
-_WAITED = "look at the log and the stack (py-spy dump) of what it waits for: the cause is there; fabtui hang asks a running job"
+_WAITED = (
+    "look at the log and the stack (py-spy dump) of what it waits for, which has the cause; fabtui hang asks a job"
+)
 #: What follows where a text is unknown.
 _ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -210,10 +212,10 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         files += 1
         if source.cut:
             notices.append(f"{one_line(name)}: {source.cut}")
-        blocks, kind, values, result = _output(source)
+        blocks, kind, values, reading = _output(source)
         outputs += blocks
         split = parts(source)
-        for one in [*map(read, split)] if len(split) > 1 else [result] if result else []:
+        for one in [*map(read, split)] if len(split) > 1 else [reading] if reading else []:
             speeds = speeds.beside(_speeds(one))
         # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
@@ -236,18 +238,25 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         # Words in a table whose values were judged are not messages.
         head = f"no failure in this output ({read_lines}); judged and well: {'; '.join(dict.fromkeys(judged))}"
         return Explained([Paragraph(head)], False, notices)
-    waits = [*_waits(result, logs)] if result.failing is None and not result.unknown else []
-    if reader.informed and not judged and not result.unknown and result.failing is None and not waits:
-        head = f"no failure in this log ({read_lines}); where a job hangs that prints none: fabtui hang, or py-spy dump"
-        return Explained([Paragraph(head), *causes], False, notices)
     head = f"nothing known in {read_lines}" if judged else f"unknown: no known error in {read_lines}"
-    if result.failing is not None and result.failing.kind is not None:
-        kind = of_line(result.failing.kind, result.failing.text)
-        head += f"; by the form of its first failing line: {filled(kind.text, {})}"
-    elif result.failing is not None and ", in " in result.failing.printer:
-        # The place of an exception is all that is known of it.
-        head += f"; part that failed: {one_line(result.failing.printer, 200)}; the cause is not in its words"
+    if result.failing is not None or result.unknown:
+        return Explained([Paragraph(head + _form_of(result.failing)), *causes], False, notices)
+    waits = [*_waits(result, logs)]
+    if reader.informed and not judged and not waits:
+        head = f"no failure in this log ({read_lines}); where a job hangs that prints none: fabtui hang, or py-spy dump"
     return Explained([*waits, Paragraph(head), *causes], False, notices)
+
+
+def _form_of(failing: LogPlace | None) -> str:
+    """Return what the form or the place of the first failing line shows, to follow a sentence."""
+    if failing is None:
+        return ""
+    if failing.kind is not None:
+        kind = of_line(failing.kind, failing.text)
+        return f"; by the form of its first failing line: {filled(kind.text, {})}"
+    # The place of an exception is all that is known of it.
+    where = one_line(failing.printer, 200) if ", in " in failing.printer else ""
+    return f"; part that failed: {where}; the cause is not in its words" if where else ""
 
 
 def reading_blocks(result: Result) -> list[Block]:

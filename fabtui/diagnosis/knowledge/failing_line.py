@@ -150,7 +150,7 @@ def quotation(line: str, most: int) -> str:
 
 
 def is_code(lines: Sequence[str], number: int) -> bool:
-    """Return True if a line shows the source of a frame of a traceback: below the place of the frame, or before its end."""
+    """Return True if a line shows the source of a frame of a traceback, by the lines above and below it."""
     line, last = lines[number], lines[number - 1] if number else ""
     # Most lines are neither indented nor below the place of a frame, which is seen sooner.
     indented = line[:2].isspace() or (" " * 2) in line[:200].partition("]")[2][:3]

@@ -15,11 +15,13 @@ _VIRTUAL = re.compile(
     r"lo\d?$|docker|veth|virbr|vnet|cni|cali|flannel|br-|podman|tun|tap|wg|tailscale|kube|nodelocal|usb"
 )
 _HEAD = re.compile(
-    r"(?:\d{1,5}: )?(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})?(?::)? {1,12}(?:flags=\d{1,10})?<(?P<flags>[A-Z_,-]{2,200})>(?P<rest>.{0,300})"
-    r"|(?P<old>[A-Za-z][\w.:-]{0,30}?):? {1,12}Link encap:(?P<kind>.{0,200})"
+    r"(?:\d{1,5}: )?(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})?:? {1,12}(?:flags=\d{1,10})?"
+    r"<(?P<flags>[A-Z_,-]{2,200})>"
+    r"|(?P<old>[A-Za-z][\w.:-]{0,30}?):? {1,12}Link encap:"
 )
 _BRIEF = re.compile(
-    r"(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})? {1,40}(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?P<rest>(?: .{0,2000})?)$"
+    r"(?P<name>[A-Za-z][\w.-]{0,30}?)(?:@[\w.-]{1,30})? {1,40}"
+    r"(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)(?P<rest>(?: .{0,2000})?)$"
 )
 _ADDRESS = re.compile(r"\binet6? (?:addr: ?)?([0-9a-f.:]{2,45})(?:/\d{1,3})?")
 _WORD = re.compile(r"\b(mtu|MTU:)\s?(\d{2,6})\b|\bstate ([A-Z]{2,16})\b")
@@ -28,7 +30,7 @@ _COUNTED = re.compile(r"\s{1,8}(RX|TX):?\s{1,4}bytes:?\s")
 
 
 def _parse(text: str) -> Reading:
-    """Return ``interfaces``: ``interface``, ``link`` (yes, no, unknown), ``enabled``, ``mtu`` (B), ``addresses``, errors."""
+    """Return ``interfaces``: name, ``link`` (yes, no, unknown), ``enabled``, ``mtu`` (B), ``addresses``, errors."""
     notes, interfaces, way = Notes(), list[Values](), ""
     for line in plain_lines(text):
         head, brief = _HEAD.match(line), _BRIEF.match(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
+from itertools import pairwise
 
 from fabtui.importers.tables import Values
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
@@ -38,8 +39,7 @@ def _parse(text: str) -> Reading:
         elif not line.strip() or not _NAME.match(line):
             columns = {}
         elif columns and len(rows) < _MOST:
-            starts = [*columns.values(), None]
-            cells = [line[start:end].strip() for start, end in zip(starts, starts[1:], strict=False)]
+            cells = [line[start:end].strip() for start, end in pairwise([*columns.values(), None])]
             rows.append({name: None if cell == "<none>" else cell for name, cell in zip(columns, cells, strict=True)})
     answer, steps, problem = list[str](), list[str](), ""
     groups = collections.Counter(

@@ -91,9 +91,9 @@ ROWS = (
     ("vllm ValueError: cannot parse tcp://:29500\n", "E399.*:29500", ""),
     ("vllm: RuntimeError: node 2 has a duplicate IP address 10.0.0.5\n", "E395.*VLLM_HOST_IP", "binds to"),
     (
-        "docker: Error: OCI runtime create failed: runc create failed: unable to start container process: error running "
-        "hook: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: load "
-        "library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown.\n",
+        "docker: Error: OCI runtime create failed: runc create failed: unable to start container process: error "
+        "running hook: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization "
+        "error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown.\n",
         "E240.*libnvidia-ml.so.1, a library of the NVIDIA driver",
         "E101",
     ),
@@ -116,8 +116,8 @@ ROWS = (
         "",
     ),
     (
-        "    self.runtime = deep_ep_cpp.Buffer(self.rank, num_nvl_bytes, num_rdma_bytes)\nRuntimeError: Failed: Assertion "
-        "error /src/DeepEP/csrc/deep_ep.cpp:32 'num_ranks > NUM_MAX_NVL_PEERS or low_latency_mode'\n",
+        "    self.runtime = deep_ep_cpp.Buffer(self.rank, num_nvl_bytes, num_rdma_bytes)\nRuntimeError: Failed: "
+        "Assertion error /src/DeepEP/csrc/deep_ep.cpp:32 'num_ranks > NUM_MAX_NVL_PEERS or low_latency_mode'\n",
         "E400.*a.txt:2: .*num_ranks > NUM_MAX_NVL_PEERS",
         "get_rdma_size_hint",
     ),

@@ -2,9 +2,9 @@
 
 Protocol, after ``src/ras/client_support.cc``: lines, protocol 2 in all of 2.24 to 2.30. ``CLIENT PROTOCOL 2`` gets
 ``SERVER PROTOCOL 2``; ``SET FORMAT json`` gets ``OK``, or an error before 2.28.7; ``VERBOSE STATUS`` gets the report,
-after which the service closes the connection. From 2.32 on, ``DIAGNOSTICS`` gets lines of text in its place. The processes of a node share the port (SO_REUSEPORT). The kernel may
-therefore hand a connection to a process that is stopped: it accepts and never answers. Another connection may reach
-another process.
+after which the service closes the connection. From 2.32 on, ``DIAGNOSTICS`` gets lines of text in its place. The
+processes of a node share the port (SO_REUSEPORT). The kernel may therefore hand a connection to a process that is
+stopped: it accepts and never answers. Another connection may reach another process.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Ask at the addresses of the jobs on this node.
 
     The report comes as parts: ``report`` (0), ``format``, ``address`` and a piece of ``text``. The value has
-    ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`), ``addresses`` of the node and, where
-    ``diagnostics`` are asked for, ``diagnosed``: what the service's own diagnostics found.
+    ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`), ``addresses`` of the node and
+    ``diagnosed``: what the service's own diagnostics found, where ``diagnostics`` are asked for.
     """
     processes = job_processes.find(proc, str(args.get("job") or ""))
     named = [str(one["ras"]) for one in processes if one["ras"]]
