@@ -22,6 +22,8 @@ from fabtui.diagnosis.job.who_is_behind import (
     ranks_text,
 )
 from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge.error_catalogue import of_line
+from fabtui.diagnosis.knowledge.log_causes import failure_in
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample
@@ -256,7 +258,8 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     suspects, sentence, pending = _ras_suspects(latest, group)
     # Counts unchanged since then do not show that the job makes progress.
     still = reports[growth[-1] + 1 :] if growth and stands >= _STANDS else reports
-    sentences = answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]
+    sentences = [*answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]]
+    sentences += _diagnosed([kept[-1].value for kept in answers])
     words = "; ".join(dict.fromkeys([sentence, *sentences] if sentence else sentences))
     blind = "" if suspects and not pending else _COLLECTIVES_ONLY
     gone = _ended(log, reports, group)
@@ -265,6 +268,13 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
         words = f"{ranks_text(apart)} are ahead in one operation and behind in another, never level; {words}"
     reading = SourceReading("RAS", words, blind, at, apart or gone or suspects)
     return RasEvidence(reading, grew, stands, differ, pending, gone, apart)
+
+
+def _diagnosed(answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what NCCL's own diagnostics of the running job found, where it offers them."""
+    lines = [line for one in answers for line in json_list(one.get("diagnosed")) if isinstance(line, str)]
+    meant = [of_line(meaning, line) for line in dict.fromkeys(lines) if (meaning := failure_in(line)) is not None]
+    return [f"NCCL's diagnostics: {one.text} ({one.code})" for one in meant[:_MOST]]
 
 
 def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:

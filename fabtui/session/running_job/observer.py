@@ -102,6 +102,7 @@ class JobObserver:
         self._settled = asyncio.Event()
         self._stacks_read = float("-inf")
         self._ras_node = ""
+        self._diagnosed: list[Any] | None = None  #: What RAS found in its diagnostics, which are asked for once.
         self._recorded: dict[tuple[str, JobSource], float] = {}
         self._logged: JobState | None = None
 
@@ -344,14 +345,18 @@ class JobObserver:
     async def _read_ras(self) -> int | None:
         """Emit a report of RAS; return its size, None if no node has one."""
         known = [self._ras_node] if self._ras_node else self.nodes[:_RAS_TOGETHER]
+        more = {"diagnostics": self._diagnosed is None}
         self._ras_node = ""
-        asked = [asyncio.create_task(self._one(node, "ras", _RAS)) for node in known]
+        asked = [asyncio.create_task(self._one(node, "ras", _RAS, more)) for node in known]
         try:
             for answer in asyncio.as_completed(asked):
                 reply = await answer
                 if texts := texts_of(reply):
                     self._ras_node = reply.node
-                    self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
+                    value = reply.value or {}
+                    self._diagnosed = value.get("diagnosed") if self._diagnosed is None else self._diagnosed
+                    value |= {"text": texts[-1], "diagnosed": self._diagnosed or []}
+                    self._emit(reply.node, JobSource.RAS, value)
                     return len(texts[-1])
         finally:
             for task in asked:
