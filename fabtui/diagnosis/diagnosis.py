@@ -172,11 +172,7 @@ class PreflightSummary(Rule[list[Finding]]):
     """The preflight has further findings besides notes. They are one line among the findings of a session."""
 
     id = "FT300"
-    name = "preflight"
-    title = "Findings of the preflight"
     domain = Domain.SUMMARY
-    message = "preflight: [{bad:count_bad finding}][{both:flag}, ][{warnings:count_warning}]"
-    next_step = "Run fabtui preflight, or press P."
 
     def check(self, context: list[Finding]) -> Iterator[Finding]:
         if not context:

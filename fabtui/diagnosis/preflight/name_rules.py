@@ -75,15 +75,6 @@ class WrongAddressOfName(NodeRule):
     """
 
     id = "FT146"
-    name = "wrong-address-of-name"
-    title = "Name that resolves to a wrong address"
-    message = "[{peer} resolves to {address}, {whose}][its own name resolves to {own}]"
-    evidence = (
-        "{right}",
-        "a job whose MASTER_ADDR is {peer} connects elsewhere",
-        "Gloo gives other nodes {own} as the address, unless GLOO_SOCKET_IFNAME is set",
-    )
-    next_step = "Correct /etc/hosts on the node, or the name service."
     not_in_lab = True
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
@@ -176,15 +167,7 @@ class SlowLogin(NodeRule):
     """Logging in to a node takes much longer than to the others, as with a slow name service or shell start file."""
 
     id = "FT147"
-    name = "slow-login"
-    title = "Slow login"
-    severity = Severity.WARN
-    message = "the login takes {seconds}, {usual} on the others"
-    evidence = ("{lookup}: sshd waits for it (UseDNS)",)
     not_in_lab = True
-    next_step = (
-        "Look at the name service (UseDNS of sshd), PAM, the file system of the home, and the start files of the shell."
-    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         logins = {
@@ -203,11 +186,6 @@ class SlowNameService(NodeRule):
     """Looking up the name of a peer's address takes much longer than on the others: sshd and Kerberos wait for it."""
 
     id = "FT148"
-    name = "slow-name-service"
-    title = "Slow reverse look-ups"
-    severity = Severity.WARN
-    message = "{lookup}[, {usual} on the others]"
-    next_step = "Check /etc/resolv.conf and the name servers of the node; `UseDNS no` of sshd avoids it at logins."
     not_in_lab = True
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
@@ -225,13 +203,6 @@ class MasterNotReached(NodeRule):
     """A node does not connect to the address and port of ``--master``, as ranks do to MASTER_ADDR and MASTER_PORT."""
 
     id = "FT149"
-    name = "master-not-reached"
-    title = "Address of rank 0 cannot be reached"
-    message = "{target}: {problem}[, {reached:count_node} connect]"
-    evidence = ("{resolved}",)
-    next_step = (
-        "Check the name, the address and the firewall; start rank 0, or any listener (nc -l), on that port first."
-    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         groups: dict[tuple[str, str, str, str], list[str]] = {}
