@@ -337,7 +337,7 @@ class Rule(ABC, Generic[ContextT]):
     lasts: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        for name, value in declared(load("rules").get(cls.__dict__.get("id"), {})).items():
+        for name, value in declared(load("rules").get(cls.__dict__.get("id", ""), {})).items():
             setattr(cls, name, value)
 
     @property
@@ -383,7 +383,7 @@ def register(rule: RuleT) -> RuleT:
     return rule
 
 
-def register_family(base: type[Rule[Any]], own: Mapping[str, Mapping[str, Any]]) -> None:
+def register_family(base: type[Any], own: Mapping[str, Mapping[str, Any]]) -> None:
     """Register the rules of a base class by their ids, with their own attributes; the rest is in ``rules.toml``."""
     for rule_id, attributes in own.items():
         register(type(rule_id, (base,), {"id": rule_id, **attributes}))

@@ -570,15 +570,19 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         for rule in LINK_LAYER_RULES:
             findings += rule.findings(mesh)
             yield
-        # A rule about the address shows more of an entry of a neighbour than that it differs.
-        named = {f"lladdr {one.facts.get('address')}" for one in findings}
-        findings = [one for one in findings if one.topic not in named]
+        findings = without_entries(findings, findings)
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
         findings[at] = finding.replace(next=commands)
         findings[at] = findings[at].replace(next=in_order_of_blame(model, findings[at]))
     findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
+
+
+def without_entries(findings: list[Finding], others: Iterable[Finding]) -> list[Finding]:
+    """Return findings without entries of neighbours that differ, of which rules about the address show more."""
+    named = {f"lladdr {one.facts.get('address')}" for one in others}
+    return [one for one in findings if one.topic not in named]
 
 
 def latest_preflight(model: Model) -> Preflight:
