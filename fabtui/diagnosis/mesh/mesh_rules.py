@@ -464,7 +464,7 @@ class IcmpDropped(MeshRule):
                 bad.append(path)
         for scope in mesh.scopes(bad):
             setting = on_node(min(scope.pairs).dst, "sysctl net.ipv4.icmp_echo_ignore_all", mesh.model)
-            yield mesh.finding(self, scope, (Layer.PING,), {}, [*mesh.echo_commands(scope)[:1], setting])
+            yield mesh.finding(self, scope, (Layer.PING,), {}, [setting, *mesh.echo_commands(scope)[:1]])
 
 
 class _MtuRule(MeshRule):
