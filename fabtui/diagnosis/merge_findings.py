@@ -51,7 +51,8 @@ def joined(
     findings = _without_followers(model, findings)
     left: list[Finding] = []
     # What a node sends damaged is the cause of all that fails with it, and its lack of memory that of ended ranks.
-    for fact in [fact for fact in facts if fact.facts.get("damages") or fact.rule.id in _MEMORY]:
+    causes = [fact for fact in facts if fact.facts.get("damages") or fact.rule.id in _MEMORY]
+    for fact in sorted(causes, key=lambda fact: fact.rule.id):
         pairs = [(one, _node_pairs(one)) for one in findings if one.severity is Severity.BAD and _may_cause(fact, one)]
         if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
