@@ -199,7 +199,7 @@ class Route(NamedTuple):
     both: bool  #: Whether both directions are meant.
 
 
-#: Attributes of rules whose values are no texts in a table, and those that have another name there.
+#: Types of attributes of rules that are declared in a table, texts apart, and attributes with another name there.
 _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "severity": Severity,
     "role": Role,

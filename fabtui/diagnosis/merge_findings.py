@@ -56,6 +56,7 @@ def joined(
         pairs = [(one, _node_pairs(one)) for one in findings if one.severity is Severity.BAD and _may_cause(fact, one)]
         if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
+            findings = _without_followers(model, findings)
             facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
     # Counters show what happens, the others why.
