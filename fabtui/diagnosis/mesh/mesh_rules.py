@@ -346,12 +346,14 @@ class _InterfaceRule(MeshRule):
                 scope = mesh.scope_of(seat)
                 nic = shlex.quote(fault.nic)
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
-                finding = mesh.finding(
-                    self, scope, MESH, facts, on_node(seat[0], f"ip -s -s link show {nic}", mesh.model)
-                )
+                command = on_node(seat[0], f"ip -s -s link show {nic}", mesh.model)
+                finding = mesh.finding(self, scope, MESH, facts, command)
                 bad = len({path for _, path in finding.measurements})
-                severity = self.severity if bad else Severity.WARN
-                yield finding.replace(facts={**finding.facts, "bad": bad or None}, severity=severity)
+                # A cable that was plugged in again, and whose paths work, is no fault any more.
+                once = fault.once and not bad
+                severity = self.severity if bad else Severity.NOTE if once else Severity.WARN
+                facts = {**finding.facts, "bad": bad or None, "once": once, "often": not once}
+                yield finding.replace(facts=facts, severity=severity)
 
 
 register_family(_InterfaceRule, {"FT220": {"flaps": True}, "FT221": {"flaps": False}})
