@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register, register_family
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.job.who_is_behind import ranks_text
@@ -86,27 +86,8 @@ def _blamed(verdict: JobVerdict) -> Subject | None:
     return Subject(Kind.NODE, first.node) if first.node else None
 
 
-#: Id, name, state of the job, title, meaning, message and next step of each rule about the state alone.
-_ROWS = (
-    ("J20", "running-job-hangs", JobState.HANGS,
-     "Running job hangs",
-     "A running job makes no progress: a rank is stopped, has ended, or does not reach what the others wait for.",
-     "{job}[ has been hanging for {seconds}][ hangs{brief:flag}][: {who}]",
-     "Save the evidence before the job is ended: fabtui hang --save FILE."),
-    ("J21", "running-job-held-up", JobState.SLOW,
-     "Running job is held up by a rank",
-     "A running job makes progress, but the others wait for a rank in each iteration.",
-     "{job} is slow[: {who}]",
-     "See what else that rank does: its data loader, its files, the clock of its GPU."),
-    ("J23", "running-job-diverges", JobState.DIVERGES,
-     "Ranks of a running job call different collectives",
-     "Ranks of a running job call different collectives: it makes progress, but what it computes is wrong.",
-     "{job} is making progress, but[ {who}]",
-     "Compare what these ranks call: a branch that not all ranks take."),
-)  # fmt: skip
-for _id, _name, _state, _title, _meaning, _message, _next in _ROWS:
-    _own = {"id": _id, "name": _name, "state": _state, "title": _title, "__doc__": _meaning, "message": _message}
-    register(type(_name, (_RunningJobRule,), {**_own, "next_step": _next}))
+_STATES = {"J20": JobState.HANGS, "J21": JobState.SLOW, "J23": JobState.DIVERGES}
+register_family(_RunningJobRule, {rule_id: {"state": state} for rule_id, state in _STATES.items()})
 
 
 @register
@@ -114,12 +95,7 @@ class RankStruck(_RunningJobRule):
     """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still makes progress."""
 
     id = "J22"
-    name = "running-job-struck"
-    title = "Kernel report about a rank of a running job"
-    severity = Severity.WARN
     state = JobState.MOVES
-    message = "{job}[: {who}]"
-    next_step = "Expect this rank to fail or to hang; save a checkpoint."
 
     def check(self, context: Model) -> Iterator[Finding]:
         """Yield the finding about ranks that a report struck while the job makes progress."""
