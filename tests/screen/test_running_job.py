@@ -47,7 +47,7 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
     async with opened(FakeFeed(job_story("hang").events), size=size) as (app, pilot):
         text = screen_text(app)
         lines = text.splitlines()
-        assert "hanging for 0:13: rank 9 on n061:1 is stopped" in lines[0]
+        assert "0:13: rank 9 on n061:1 is stopped" in lines[0]
         assert "9 job 1 " in text
         assert "9 \u25a0" in text
         assert "~  n060:0-7 n061:0,2-7 wait for rank 9" in text

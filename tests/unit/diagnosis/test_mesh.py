@@ -273,6 +273,12 @@ def test_a_link_that_flaps_explains_what_is_lost_there() -> None:
     assert (found.rule.id, found.severity, evidence(found)) == ("FT220", "warn", ())
     text = "n3 rail 2 (eth2 10.3.0.4): the link flaps (carrier changed 5 times during the session)"
     assert title(found) == text
+    # A cable that was plugged in again is no warning for the rest of the session.
+    net.flaps = {"n3": {"eth2": 2}}
+    (once,) = net.findings()
+    name = "n3 rail 2 (eth2 10.3.0.4): the link went down once, and came back"
+    assert (title(once), once.severity) == (name, "note")
+    net.flaps = {"n3": {"eth2": 5}}
     net.drops = lambda a, r, b, s: (a, r, b, s) == ("n1", 2, "n3", 2)
     net.loses = lambda a, r, b, s: (a, r, b) == ("n3", 2, "n5")
     net.icmp = lambda a, r, b, s: (a, r, b, s) == ("n3", 2, "n4", 2)
