@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -511,7 +512,7 @@ def test_a_slow_nic_is_found_among_values_that_vary_threefold() -> None:
     """
     rows = [line.split() for line in rates.strip().splitlines()]
     names = [row[0] for row in rows]
-    about = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
+    about: dict[str, Any] = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
     model = session_of(["n0", "n1", "n2", "n3"], 2, rails=True, options={"probes": ["p2p"]}, **about)
     measured = [
         Measurement(Layer.P2P, row[0], name, Verdict.OK, float(rate), "GB/s", 1 << 20, time=2.0, transport="TCP")

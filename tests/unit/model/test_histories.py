@@ -3,6 +3,7 @@
 import gc
 import itertools
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ MOST = 3.5e6
 class Watched:
     def __init__(self) -> None:
         self.names, self.now = [f"n{number}" for number in range(NODES)], 1.0
-        about = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
+        about: dict[str, Any] = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
         self.model = session_of(self.names, RAILS, rails=True, options={"probes": ["p2p"]}, **about)
         self.pairs = list(itertools.permutations(map(str, self.model.endpoints), 2))
 
