@@ -378,7 +378,7 @@ class _InterfaceRule(MeshRule):
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
                 finding = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
                 bad = len({path for _, path in finding.measurements})
-                # A cable that was plugged in again, and whose paths work, is no fault any more.
+                # A cable that was plugged in again, and whose paths work, needs nobody now.
                 once = fault.once and not bad
                 severity = self.severity if bad else Severity.NOTE if once else Severity.WARN
                 facts = {**finding.facts, "bad": bad or None, "once": once, "often": not once}
