@@ -1,7 +1,5 @@
 """Sessions inside and beside jobs of a real Slurm: nodes of jobs, srun as a transport, and what is left behind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

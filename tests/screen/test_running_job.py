@@ -1,7 +1,5 @@
 """The running job on the screen: the layer ``job``, the view of its ranks, and the verdict line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ SIZES = [(80, 24), (120, 40)]
 
 
 def styles_of(app: FabricApp, text: str) -> set[str]:
-    """Return the colours of all pieces of the screen that have a text."""
     pieces = (piece for strip in screen_lines(app.screen) for piece in strip if text in piece.text)
     return {str(piece.style.bgcolor.name) for piece in pieces if piece.style is not None and piece.style.bgcolor}
 

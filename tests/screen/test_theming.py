@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import colorsys
 import itertools
 import math
@@ -218,7 +216,6 @@ def test_two_cells_in_one_character_have_a_fill_for_each_verdict(name: str, coun
 
 
 def prominence(name: str, count: str, palette: str, slot: CellStyle) -> tuple[float, float]:
-    """Contrast of the fill of a cell with the screen, and with a healthy cell."""
     ramp, screen = ramp_of(name, read_theme(name).dark, count), screen_of(name, count)
     fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, CellStyle.GOOD))
     return contrast_of(fill, screen), contrast_of(fill, good)

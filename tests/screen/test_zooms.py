@@ -1,7 +1,5 @@
 """Zooms, orders, filters and places: the cursor stays on its pair through all of them."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable
@@ -61,7 +59,6 @@ def zoom_of(app: FabricApp) -> Zoom:
 
 
 def with_problems(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict], part: float = 1.0) -> Story:
-    """A sweep in which some pairs are bad."""
     story = big_sweep(nodes, per_node, part=part)
     for (src, dst), verdict in bad.items():
         value = 9.0 if verdict is Verdict.SLOW else None

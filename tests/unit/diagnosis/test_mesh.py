@@ -1,7 +1,5 @@
 """Findings of the mesh on models of up to 6 nodes with 4 rails, with faults made in each layer that would show them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random
@@ -85,7 +83,6 @@ class Net:
         return self.rows(*way) if bad else good_rows(*way)
 
     def rows(self, *way: Any) -> list[Measurement]:
-        """Return the measurements of a path in this network."""
         a, r, b, s = way
         back = (b, s, a, r)
 
@@ -156,7 +153,6 @@ class Net:
 
 @functools.cache
 def good_rows(*way: Any) -> list[Measurement]:
-    """Return the measurements of a path without faults, which most are."""
     return Net().rows(*way)
 
 
@@ -353,7 +349,6 @@ def test_paths_between_rails_and_halves_of_one() -> None:
 
 
 def apart(a: str, r: int, b: str, s: int) -> bool:
-    """Return True for paths on rail 0 between two halves of four nodes, and what is sent there from other rails."""
     return s == 0 and (a < "n2") != (b < "n2")
 
 
@@ -577,7 +572,6 @@ def test_an_address_is_the_nic_of_its_endpoint(nic: str | None, name: str) -> No
 
 
 def lossy(probe: Layer, value: float | None, **extra: Any) -> Finding:
-    """Return the finding about loss between two nodes in one layer."""
     model = Net(4, 1).model()
     rows = [
         replace(m, verdict=Verdict.SLOW, value=value, extra={**(m.extra or {}), **extra})

@@ -1,7 +1,5 @@
 """Findings in short sentences: title, causes and steps of the side panel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
