@@ -387,7 +387,7 @@ CASES: dict[str, Case] = {
     "main.unfilter": Case(lambda w: w.app.main.view_state.filter is None, before=("f", *"slow", "enter")),
     "main.jump": Case(lambda w: "n060:3>n061:5" in w.text and w.typed == "go "),
     "main.sort": Case(lambda w: w.rows[:2] == ["n000:1", "n000:3"] and "worst first" in w.text),
-    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n002:-" and "likely causes first" in w.text),
+    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n002" and "likely causes first" in w.text),
     "main.grouping": Case(lambda w: w.rows[:2] == ["n000:0", "n001:0"] and " by rail " in w.text),
     "main.list": Case(lambda w: w.app.main.view == "worst"),
     "main.other-way": Case(lambda w: w.cursor == FAILED[::-1], before=TO_THE_BAD),
