@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.job.job_verdict import JobState
 from fabtui.diagnosis.job.logs.iteration_times import IterationTimes
 from fabtui.diagnosis.job.logs.job_logs import LogFile, Stream
 from fabtui.diagnosis.job.logs.report import JobReport, NodeRow, Verdict
@@ -161,7 +162,12 @@ def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
 def _alone(report: JobReport) -> str:
     """Return that logs do not show a rank that has been slow since the start, with the command that does; or ""."""
     times, status = report.facts.logs.iterations, report.status
-    if status.stage != "running" or times.slow or len([one for one in times.all if one.seconds is not None]) < _ENOUGH:
+    if (
+        report.running is not None
+        or status.stage != "running"
+        or times.slow
+        or len([one for one in times.all if one.seconds is not None]) < _ENOUGH
+    ):
         return ""
     text = "even since the start; an iteration takes as long as its slowest rank, which logs alone do not show;"
     return f"{text} fabtui hang {status.job} compares the ranks"
@@ -239,6 +245,8 @@ def _number(file: LogFile, report: JobReport) -> int:
 def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
     glyphs = Glyphs(ascii_only)
     lines: Lines = wrapped(title_line(report), width, 2)
+    if (running := report.running) is not None and running.state is not JobState.UNKNOWN:
+        lines += wrapped([(f" {one_line(running.sentence, 1000)}", "")], width, 3)
     for finding in report.findings:
         lines += finding_lines(finding, width, glyphs)
     table = table_lines(report, width, glyphs)

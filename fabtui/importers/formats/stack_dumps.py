@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fabtui.diagnosis.job.who_is_behind import JobPlace, RankStack, WhoIsBehind, grouped, stack_command
+from fabtui.diagnosis.job.who_is_behind import (
+    JobPlace,
+    RankStack,
+    WhoIsBehind,
+    grouped,
+    stack_command,
+    stack_tree,
+)
 from fabtui.diagnosis.knowledge import load
 from fabtui.importers.tables import Values
 from fabtui.nodeset import count
@@ -121,7 +128,7 @@ def _frame(line: str) -> str:
 
 def _answer(stacks: Sequence[_Stack]) -> WhoIsBehind:
     """Return what the processes wait for, in groups, and the one apart from most."""
-    ranks = [RankStack(JobPlace(one.rank, "", one.pid), tuple(one.main[2]), one.main[1] or "waiting") for one in stacks]
+    ranks = _ranks(stacks)
     groups = grouped(ranks)
     sentences, steps = [], []
     for group in groups:
@@ -145,6 +152,10 @@ def _answer(stacks: Sequence[_Stack]) -> WhoIsBehind:
     else:
         behind = ()
     return WhoIsBehind(sentences, list(dict.fromkeys(steps)), True if behind else None, behind)
+
+
+def _ranks(stacks: Sequence[_Stack]) -> list[RankStack]:
+    return [RankStack(JobPlace(one.rank, "", one.pid), tuple(one.main[2]), one.main[1] or "waiting") for one in stacks]
 
 
 def _who(stacks: Sequence[_Stack], ranks: Sequence[int]) -> str:
@@ -174,7 +185,8 @@ def _parse(text: str) -> Reading:
     if not stacks:
         notes.warn("no stack can be read")
     title = count(len(stacks), "process", "processes")
-    return notes.reading({**_answer(stacks).values(), "dumps": title, "processes": list(_rows(stacks))})
+    tree = [line for branch in stack_tree(_ranks(stacks)) for line in branch.lines()] if len(stacks) > 1 else []
+    return notes.reading({**_answer(stacks).values(), "dumps": title, "tree": tree, "processes": list(_rows(stacks))})
 
 
 FORMATS = [

@@ -13,6 +13,7 @@ from fabtui.presentation.job_board import (
     rank_parts,
     rate_lines,
     sentence_line,
+    stack_lines,
     steps_of,
     traffic_lines,
     traffic_of,
@@ -252,7 +253,9 @@ def _plain(lines: Lines) -> list[TargetLine]:
     return [(line, None) for line in lines]
 
 
-def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
+def job_panel(
+    board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs, *, unfolded: bool, rates: bool
+) -> list[TargetLine]:
     """Return the lines of the panel.
 
     Args:
@@ -260,26 +263,30 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
         rank: The rank under the cursor, None if it is elsewhere.
         size: Width and height.
         glyphs: Characters of the screen.
+        unfolded: Whether the stacks are shown with all their functions, and nothing else.
+        rates: Whether the rates are shown.
     """
     width, height = size
     steps: Lines = [
         [("  next  " if not at else " " * 8, MUTED), (text, "$primary"), (f" {note}" if note else "", MUTED)]
         for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
     ]
-    behind = behind_lines(board, width, glyphs)
-    parts: list[tuple[str, Lines]] = [
-        (
-            "who is behind",
-            behind + stacked(steps, width, 8)
-            if behind or steps
-            else [[("nobody: no rank holds the others up", MUTED)]],
-        ),
-        ("ranks", group_lines(board, width, glyphs)),
-        ("evidence", evidence_lines(board, width, blind=height > 40)),
-        ("rates", rate_lines(board, width, glyphs)),
-        ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
-        ("pairs", traffic_lines(board, width)),
-    ]
+    behind = behind_lines(board, width, glyphs) + stacked(steps, width, 8)
+    behind = behind or [[("nobody: no rank holds the others up", MUTED)]]
+    if board.verdict.bad:
+        behind += wrapped([("save this before you kill it: ", MUTED), ("e", "bold $primary")], width, 2)
+    if unfolded:
+        parts: list[tuple[str, Lines]] = [("stacks", stack_lines(board, width, glyphs, whole=True))]
+    else:
+        parts = [
+            ("who is behind", behind),
+            ("stacks", stack_lines(board, width, glyphs)),
+            ("ranks", group_lines(board, width, glyphs)),
+            ("evidence", evidence_lines(board, width, blind=height > 40)),
+            ("rates", rate_lines(board, width, glyphs) if rates else []),
+            ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
+            ("pairs", traffic_lines(board, width)),
+        ]
     shown: list[Lines] = []
     used = 0
     for title, own in parts:

@@ -44,6 +44,7 @@ class ScriptedSession:
 
     answers: Sequence[Reply] = ()
     writes = False
+    report = None
 
     def start(self) -> None: ...
 

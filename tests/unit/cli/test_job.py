@@ -7,12 +7,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import jsonschema
 import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import hang as job
 from fabtui.cli.commands.hang import query_from
 from fabtui.errors import InputError
+from fabtui.export.formats import schema
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor
 
@@ -46,12 +48,12 @@ def test_logs_without_slurm_are_reported_as_text_and_json(logs: Path, capsys: py
     (logs / "n062.out").write_text(settings(2, GLOBAL_BATCH_SIZE="32"))
     code, out, _ = run(capsys, "--logs", str(logs), "--json")
     found = json.loads(out)
-    assert (code, found["exit"], found["verdict"], found["format"]) == (1, 1, "suspect", 1)
+    assert (code, found["exit"], found["verdict"], found["format"]) == (1, 1, "suspect", 2)
     (finding,) = found["findings"]
     assert finding["text"] == "GLOBAL_BATCH_SIZE differs between nodes: 32 on n062, 64 on n[060-061,063]"
     assert found["settings"]["n062"]["GLOBAL_BATCH_SIZE"] == "32"
     assert found["iterations"]["warm_up"]["seconds"] == pytest.approx(4.5416)
-    assert [len(node["gpus"]) for node in found["nodes"]] == [4, 4, 4, 4]
+    assert [len(node["gpus"]) for node in found["by_node"]] == [4, 4, 4, 4]
 
 
 def test_several_logs_as_a_shell_expands_them(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,6 +224,7 @@ def test_its_json_can_be_read_again_and_reported(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out, _ = run(capsys, "--logs", str(logs), "--json")
+    jsonschema.validate(json.loads(out), schema("job"))
     saved = tmp_path / "job.json"
     saved.write_text(out)
     assert entry.main(["read", str(saved)]) == 0
@@ -232,6 +235,6 @@ def test_its_json_can_be_read_again_and_reported(
         "| verdict       | healthy",
         "| silence limit | 180 s",
         "**iterations, latest**",
-        "**node 4 of 4, gpus**",
+        "**by node 4 of 4, gpus**",
     ):
         assert name in page

@@ -39,7 +39,7 @@ RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions
 HOSTILE = 'n"1\x1b[31m\u202e\ud800</script>'
 #: Objects that may have more than the schema names: what is in them depends on probes, rules, layers and versions.
 OPEN = {"options", "inventory", "looks", "first_looks", "facts", "extra", "counters", "layers", "cluster_info"}
-OPEN |= {"versions", "shares", "rates"}
+OPEN |= {"versions", "shares", "rates", "slurm", "iterations", "settings", "by_node", "logs"}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
