@@ -183,7 +183,7 @@ def behaviour(fault: str, engine: Sequence[str]) -> dict[str, Any]:
 def network_fault(fault: str, engine: Sequence[str]) -> dict[str, Any]:
     from tests.lab.test_faults_of_jobs import Training
 
-    with tempfile.TemporaryDirectory() as name, Network(Path(name) / "lab", nodes=3, rails=1) as network:
+    with tempfile.TemporaryDirectory() as name, Network(Path(name), nodes=3, rails=1) as network:
         training = Training(network, Path(name) / "job", words=engine)
         try:
             training.works()

@@ -117,10 +117,14 @@ class JobSession:
         await self.observer.answered(_LOGIN)
         until = loop.time() + within
         async with asyncio.TaskGroup() as group:
-            others = group.create_task(self.observer.complete(within))
+            others = group.create_task(self.observer.complete(within + PATIENCE))
             # A verdict of NVML and /proc alone may come sooner; what the others show belongs to the snapshot.
             await self.observer.settled(until)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
+            verdict = await self.observer.decided()
+            if verdict is not None and verdict.state in (JobState.HANGS, JobState.UNKNOWN):
+                # The stacks are worth it.
+                await asyncio.wait({others}, timeout=max(0.0, until + PATIENCE - loop.time()))
             others.cancel()
         while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
             # It may have begun to hang.

@@ -16,7 +16,7 @@ from fabtui.session.running_job.inquiry import Reply
 #: Kinds of processors as ELF files number them, and as ``uname -m`` names them.
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 #: Size (bytes) of a piece before Base64: heartbeats pass between two, even on a slow path.
-_PIECE = 192 << 10
+_PIECE = 512 << 10
 
 #: Asks a node for the probe ``stacks`` with arguments.
 Ask = Callable[[dict[str, Any]], Awaitable[Reply]]
@@ -40,7 +40,7 @@ def machine() -> str:
 
 @cache
 def _pieces() -> list[str]:
-    packed = b"" if (path := _program()) is None else zlib.compress(path.read_bytes(), 6)
+    packed = b"" if (path := _program()) is None else zlib.compress(path.read_bytes(), 1)
     return [base64.b64encode(packed[at : at + _PIECE]).decode() for at in range(0, len(packed), _PIECE)]
 
 
@@ -51,8 +51,9 @@ async def stacks(ask: Ask) -> Reply:
         return reply
     pieces = await asyncio.to_thread(_pieces)
     for at, piece in enumerate(pieces, 1):
-        sent = await ask({"piece": piece, "last": at == len(pieces)})
-        if sent.value is None:
-            break
-    # Without an offer it answers in any case.
-    return await ask({})
+        # The answer to the last one has the stacks.
+        reply = await ask({"piece": piece, "last": at == len(pieces)})
+        if reply.value is None:
+            # Without an offer it answers in any case.
+            return await ask({})
+    return reply

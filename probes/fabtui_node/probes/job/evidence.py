@@ -54,11 +54,13 @@ def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") ->
     ``problem``, why there are none, with ``allow``, the command that would allow it.
 
     ``offers`` is the kind of processor of the py-spy that the controller can send; the answer to it is ``wants`` alone
-    where it is needed. ``piece`` and ``last`` are of that program.
+    where it is needed. ``piece`` and ``last`` are of that program; the answer to the last piece has
+    the stacks.
     """
     if "piece" in args:
         sent_program.take(args["piece"], args["last"])
-        return {"ranks": []}
+        if not args["last"]:
+            return {"ranks": []}
     processes, offers = job_processes.find(proc, str(args.get("job") or "")), str(args.get("offers") or "")
     bare = sent_program.path() is None and not any(run_command.find(name, safe=True) for name, _, _ in _TOOLS)
     if bare and offers == os.uname().machine and any(job_processes.is_own(one["pid"], proc) for one in processes):
