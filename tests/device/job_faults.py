@@ -176,7 +176,9 @@ def asked(command: str, words: Sequence[str], folder: Path) -> dict[str, Any]:
 def behaviour(fault: str, engine: Sequence[str]) -> dict[str, Any]:
     words = ["--transport", "local", "--nodes", "localhost"]
     with tempfile.TemporaryDirectory() as name, job(fault, engine, Path(name)), ThreadPoolExecutor(2) as pool:
-        answers = {command: pool.submit(asked, command, words, Path(name)) for command in ("hang", "run")}
+        # Only GPUs that a job uses are observed by `run`.
+        commands = ("hang", "run") if engine else ("hang",)
+        answers = {command: pool.submit(asked, command, words, Path(name)) for command in commands}
         return {command: answer.result() for command, answer in answers.items()}
 
 
