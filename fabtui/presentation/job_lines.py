@@ -29,8 +29,6 @@ TAIL_LINES: dict[Stream, int] = {"out": 3, "err": 1, "gpu": 0}
 #: Nodes from which those that are alike share a line, and iterations that are listed.
 _FOLD_FROM = 9
 _ITERATIONS = 5
-#: Number of iterations without a slow one from which they were even since the start.
-_ENOUGH = 5
 _SPARK = 24
 _GIB = 1 << 30
 #: Headings of the table of nodes, those that a narrow screen leaves out last.
@@ -159,20 +157,6 @@ def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
     return parts
 
 
-def _alone(report: JobReport) -> str:
-    """Return that logs do not show a rank that has been slow since the start, with the command that does; or ""."""
-    times, status = report.facts.logs.iterations, report.status
-    if (
-        report.running is not None
-        or status.stage != "running"
-        or times.slow
-        or len([one for one in times.all if one.seconds is not None]) < _ENOUGH
-    ):
-        return ""
-    text = "even since the start; an iteration takes as long as its slowest rank, which logs alone do not show;"
-    return f"{text} fabtui hang {status.job} compares the ranks"
-
-
 def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
     blocks = glyphs.blocks
     values = [one.seconds for one in times.all if one.seconds is not None and not one.first][-_SPARK:]
@@ -253,8 +237,6 @@ def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
     lines += [[], *table] if table else []
     iterations = iteration_line(report, glyphs)
     lines += [[], *wrapped(iterations, width, 11)] if iterations else []
-    if alone := _alone(report):
-        lines += wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11)
     lines += setting_lines(report, width)
     lines += tail_lines(report, width, glyphs)
     unread = [wrapped([(" could not be read: ", ""), (text, "")], width, 4) for text in report.unread]

@@ -199,9 +199,6 @@ def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: S
     assert [(node["node"], node["state"], node["ranks"]) for node in found["by_node"]] == [
         ("n0", "ok", 1), ("n1", "suspect", 1), ("n2", "suspect", 0), ("n3", "suspect", 1)
     ]  # fmt: skip
-    # Where all wait for a rank that has been slow since the start, logs have nothing to compare with.
-    code, text = text_of(cluster, job, "--once", "--no-links", "--logs", str(folder))
-    assert (code, f"logs alone do not show; fabtui hang {job} compares the ranks" in text) == (1, True), text
     cluster.run("scontrol", "requeue", job)
     cluster._until(lambda: cluster.state(job) == "PENDING", "the requeue")
     code, found = report(cluster, job, "--logs", str(folder), str(batch))

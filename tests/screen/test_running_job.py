@@ -36,7 +36,7 @@ async def test_screens(
     """A job that hangs by a rank and by the fabric, one with a slow rank, a healthy one."""
     judged_as(monkeypatch, verdict_of(kind))
     async with opened(FakeFeed(job_story(kind).events), size=size) as (app, pilot):
-        await until(pilot, lambda: not app.main.findings.step(1.0))
+        await until(pilot, lambda: app.main.findings is None or not app.main.findings.step(1.0))
         app.main.draw()
         await pilot.pause(0.1)
         assert "\n".join(line.rstrip() for line in screen_text(app).splitlines()) == snapshot
@@ -86,8 +86,12 @@ async def test_keys_over_the_ranks(
     judged_as(monkeypatch, verdict_of("hang"))
     async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
         await press_each(pilot, key)
-        texts = lambda: [type(app.screen).__name__, *(note.message for note in app._notifications)]  # noqa: E731
-        await until(pilot, lambda: any(expected in text for text in texts()))
+        await until(
+            pilot,
+            lambda: any(
+                expected in one for one in [type(app.screen).__name__, *(n.message for n in app._notifications)]
+            ),
+        )
         assert key != "e" or os.listdir(tmp_path)
 
 

@@ -408,11 +408,12 @@ def stacks(log: JobEvidenceLog, group: JobGroup) -> StackEvidence | None:
     if not mine:
         return None
     groups = grouped(mine)
-    apart = groups[0].ranks if len(groups) > 1 and 2 * len(groups[0].ranks) < len(mine) else ()
+    apart = groups[0] if len(groups) > 1 and 2 * len(groups[0]) < len(mine) else []
     blind = "" if any(one.frames for one in mine) else _without_frames(log)
-    words = "; ".join(one.sentence() for one in groups[:_MOST_GROUPS])
+    tree = stack_tree(mine)
+    words = "; ".join(line.strip() for branch in tree[: 2 * _MOST_GROUPS] for line in branch.lines())
     suspects = tuple(one.place for one in apart if one.frames)
-    return StackEvidence(SourceReading("stacks", words, blind, at, suspects), tuple(stack_tree(mine)))
+    return StackEvidence(SourceReading("stacks", words, blind, at, suspects), tuple(tree))
 
 
 def _without_frames(log: JobEvidenceLog) -> str:

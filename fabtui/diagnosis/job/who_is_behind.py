@@ -165,18 +165,6 @@ class RankStack(NamedTuple):
     activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
 
 
-class StackGroup(NamedTuple):
-    """Ranks with the same stack and activity."""
-
-    ranks: tuple[RankStack, ...]
-
-    def sentence(self) -> str:
-        first = self.ranks[0]
-        where = " <- ".join([*first.frames[:_SHOWN], *(["..."] if len(first.frames) > _SHOWN else [])])
-        text = f"{ranks_text(one.place for one in self.ranks)}: {first.activity}"
-        return f"{text}, in {where}" if where else text
-
-
 def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     """Return the ranks in a value of the probe ``stacks``."""
     stacks = []
@@ -187,14 +175,14 @@ def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     return stacks
 
 
-def grouped(stacks: Iterable[RankStack]) -> list[StackGroup]:
+def grouped(stacks: Iterable[RankStack]) -> list[list[RankStack]]:
     """Return ranks with equal stacks together, the smallest group first."""
     groups: dict[tuple[str, ...], list[RankStack]] = {}
     for one in sorted(stacks, key=lambda one: one.place.rank):
         # What the kernel shows changes from moment to moment; it counts only where nothing better is known.
         known = one.frames and one.activity != STOPPED
         groups.setdefault(one.frames if known else (one.activity,), []).append(one)
-    return sorted((StackGroup(tuple(ranks)) for ranks in groups.values()), key=lambda group: len(group.ranks))
+    return sorted(groups.values(), key=len)
 
 
 class StackBranch(NamedTuple):

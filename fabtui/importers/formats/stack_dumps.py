@@ -132,17 +132,17 @@ def _answer(stacks: Sequence[_Stack]) -> WhoIsBehind:
     groups = grouped(ranks)
     sentences, steps = [], []
     for group in groups:
-        wait = _wait(group.ranks[0].frames)
-        who = _who(stacks, [one.place.rank for one in group.ranks])
-        where = " <- ".join(group.ranks[0].frames[:3])
+        wait = _wait(group[0].frames)
+        who = _who(stacks, [one.place.rank for one in group])
+        where = " <- ".join(group[0].frames[:3])
         sentences.append(f"{who}: {f'waits {wait.text}' if wait else 'no wait that is known here'}; in {where}")
         steps += [wait.next] if wait else []
-    waits = [(group, _wait(group.ranks[0].frames)) for group in groups]
+    waits = [(group, _wait(group[0].frames)) for group in groups]
     others = [group for group, wait in waits if wait is not None and wait.calls]
     apart = [group for group, wait in waits if wait is None or not wait.calls]
-    if not apart and len(groups) > 1 and 2 * len(groups[0].ranks) < len(ranks):
+    if not apart and len(groups) > 1 and 2 * len(groups[0]) < len(ranks):
         apart = groups[:1]
-    behind = tuple(one.place for group in apart for one in group.ranks) if others and apart else ()
+    behind = tuple(one.place for group in apart for one in group) if others and apart else ()
     if behind and 2 * len(behind) < len(ranks):
         who = _who(stacks, [place.rank for place in behind])
         sentences.insert(

@@ -94,7 +94,6 @@ class JobScreen(TitledScreen):
         self._stream: Stream | None = None
         self._step: str | None = None
         self._following = True
-        self._asking = False
         self._report = monitor.report
         self._read: float | None = None
         self._problem = ""
@@ -191,8 +190,6 @@ class JobScreen(TitledScreen):
         """Return the verdict about the ranks, with the next command; nothing if they are not observed."""
         board, glyphs = self.context.job(), self.context.glyphs
         lines: Lines = [] if board is None else [sentence_line(board, width, glyphs, self.context.now())]
-        if self._asking:
-            lines.append([(f" asking for stacks, dumps and kernel reports{glyphs.ellipsis}", MUTED)])
         for command in [] if board is None else steps_of(board)[:1]:
             text, note = step_parts(command, 400)
             step = [("           next: ", MUTED), (text, ""), (f" {note}" if note else "", MUTED)]
@@ -286,15 +283,8 @@ class JobScreen(TitledScreen):
                 "No links to the nodes are open here: fabtui job ID opens them, as does fabtui hang in a shell",
                 severity="warning",
             )
-        elif not self._asking:
-            self._asking = True
-            self.run_worker(self._ask(), name="ask", exit_on_error=False)
-        self.draw()
-
-    async def _ask(self) -> None:
-        await session_actions.ask_job(self.context)
-        self._asking = False
-        self.draw()
+        else:
+            self.run_worker(session_actions.ask_job(self.context), name="ask", exit_on_error=False)
 
     def action_jobs(self) -> None:
         self.context.open_view("jobs")
