@@ -331,7 +331,8 @@ def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
         (f"rank {row.rank} ", "bold"),
         (f"{where}  ", ""),
         (f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"),
-        (f"  {_numbers([row], QUANTITIES)}", ""),
+        # How its state shows has the use of its GPU.
+        (f"  {_numbers([row], QUANTITIES[2:] if row.why.startswith('GPU') else QUANTITIES)}", ""),
         (f"  {one_line(row.why, _TEXT)}" if row.why else "", MUTED),
     ]
 
@@ -455,7 +456,7 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
 
 def traffic_lines(board: JobBoard, width: int) -> Lines:
     lines: Lines = [traffic_of(board, *one.ends) for one in board.traffic]
-    return stacked(lines or [[(_NO_TRAFFIC, MUTED)]], width, 2)
+    return stacked(lines, width, 2)
 
 
 def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.0) -> Lines:
