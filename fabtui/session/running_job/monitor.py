@@ -278,7 +278,8 @@ def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_fil
         more, unread = log_files.read(named, known, BUDGET, access)
         parts += more
         problems += unread
-    folders = dict.fromkeys(os.path.dirname(one) for one in [*paths.values(), *places.user.patterns])
+    named = [pattern for pattern in places.user.patterns if pattern.endswith("/*")]
+    folders = dict.fromkeys(os.path.dirname(one) for one in [*paths.values(), *named])
     full = tuple(folder for folder in list(folders)[:_MOST_FOLDERS] if _is_full(folder))
     return _Read(list(paths.values()), parts, problems, time.time(), full)
 
