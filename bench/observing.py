@@ -6,8 +6,8 @@ The node side reads eight ranks, each with two data loaders, and eight GPUs: pla
 ``--nvml`` those of this machine. The login node takes in a sample of each node per second, judges the job once per
 second, and records; the nodes are simulated, with eight ranks and GPUs each. CPU is of this process, user and system.
 
-``--beside`` also starts a training of three CPU ranks (PyTorch), and compares its iterations alone and beside snapshots
-of it, with the time that a snapshot takes of a job that moves and of one that hangs. It needs a quiet machine.
+``--beside`` also starts a training of three CPU ranks (PyTorch). Its iterations alone are compared with those beside
+snapshots. The time of a snapshot is measured of a job that moves and of one that hangs. It needs a quiet machine.
 """
 
 from __future__ import annotations

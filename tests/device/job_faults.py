@@ -79,7 +79,7 @@ class Job:
             "MASTER_PORT": str(port),
             "OMP_NUM_THREADS": "1",
         }
-        # Ranks of one GPU are those of different hosts to NCCL.
+        # To NCCL, ranks of one GPU are on different hosts.
         shared |= {
             "NCCL_SOCKET_IFNAME": "lo",
             "NCCL_P2P_DISABLE": "1",

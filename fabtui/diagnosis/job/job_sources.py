@@ -146,7 +146,7 @@ class JobGroup(NamedTuple):
         return alike[0].place if len(alike) == 1 else found
 
     def shares(self, rank: JobRank) -> bool:
-        """Return True if a GPU of a rank is that of another one, too: what it does is not the rank's alone."""
+        """Return True if two ranks use a GPU of a rank: what the GPU does, one of them may do alone."""
         node, own = rank.place.node, set(rank.track.process.gpus)
         others = (one for one in self.ranks if one is not rank and one.place.node == node)
         return any(own & set(one.track.process.gpus) for one in others)

@@ -695,7 +695,7 @@ class MainScreen(Screen[None]):
     @on(GridView.Chosen)
     @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
-        """Show the pair under the cursor; of a node block, its pairs. Of a job, run the next step."""
+        """Show the pair under the cursor, the pairs of a node block, or run the next step for a job."""
         entries = self.cursor_entries()
         if entries is None or self.view == "connecting":
             return

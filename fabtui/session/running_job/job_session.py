@@ -76,7 +76,7 @@ class JobSession:
 
     @property
     def report(self) -> JobReport | None:
-        """What the logs and Slurm show; None where they were not read."""
+        """The report from logs and Slurm; None where they were not read."""
         return None if self._monitor is None else self._monitor.report
 
     @property

@@ -1,4 +1,4 @@
-"""A program that the controller sends: it lies in memory, is run from there, and is gone with this process."""
+"""A program that the controller sends: it is kept in memory, run from there, and gone with this process."""
 
 from __future__ import annotations
 
