@@ -146,7 +146,7 @@ class JobGroup(NamedTuple):
         return alike[0].place if len(alike) == 1 else found
 
     def shares(self, rank: JobRank) -> bool:
-        """Return True if two ranks use a GPU of a rank: what the GPU does, one of them may do alone."""
+        """Return True if a GPU of a rank is shared with a different rank, which may be the one that uses it."""
         node, own = rank.place.node, set(rank.track.process.gpus)
         others = (one for one in self.ranks if one is not rank and one.place.node == node)
         return any(own & set(one.track.process.gpus) for one in others)
@@ -432,15 +432,6 @@ def stack_step(log: JobEvidenceLog, place: JobPlace) -> str:
         return allow
     bare = str(row.get("problem", "")).startswith("neither") or row.get("sent") is True
     return f"sudo cat /proc/{place.pid}/stack" if bare else ""
-
-
-def stack_of(log: JobEvidenceLog, place: JobPlace) -> str:
-    """Return the innermost function of a rank, or ""."""
-    reading = log.reading(JobSource.STACKS, place.node)
-    for one in rank_stacks(place.node, reading.value) if reading is not None else []:
-        if one.place.pid == place.pid and one.frames:
-            return one.frames[0]
-    return ""
 
 
 def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, name: str) -> SourceReading | None:

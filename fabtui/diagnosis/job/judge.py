@@ -501,8 +501,9 @@ class _Judge:
         does = sources.activity(rank)
         if len(behind) > 1:
             return "are awaited"
-        if frame := sources.stack_of(self._log, behind[0]):
-            does = f"is in {one_line(frame, 120)}"
+        tree = self._stacks.tree if self._stacks is not None else ()
+        if frames := [one.frames[-1] for one in tree if one.frames and behind[0].rank in one.ranks]:
+            does = f"is in {one_line(frames[-1], 120)}"
         if self._ras is not None and self._ras.pending and behind[0] in self._ras.reading.suspects:
             does = "has not matched a send or receive of the others"
         return does

@@ -48,7 +48,6 @@ from fabtui.screen.views.main_layout import (
     LinesBelow,
     MainLayout,
     arrange,
-    below_list,
     grid_fits,
     has_grid,
     has_nothing_to_test,
@@ -519,8 +518,6 @@ class MainScreen(Screen[None]):
             of_rows = self.grid.fitted(beside, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
-        elif self.view == "worst" and content is not None:
-            lines = below_list(self.size.height - self._layout_state.lines_around, self.view_state.index.bad_shown)
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if job is not None:

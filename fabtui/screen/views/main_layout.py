@@ -196,11 +196,6 @@ def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bo
     return LinesBelow(line, found - line)
 
 
-def below_list(body: int, pairs: int) -> LinesBelow:
-    """Return the lines for findings below a list of bad pairs with its heading: what they leave, at least half."""
-    return LinesBelow(findings=max(0, min(MOST_BELOW, body - 1 - min(pairs, body // 2))) if body >= BELOW_FROM else 0)
-
-
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
     if choices.panel is not None:
         return choices.panel and width >= PANEL_LEAST
