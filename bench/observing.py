@@ -10,8 +10,6 @@ second, and records; the nodes are simulated, with eight ranks and GPUs each. CP
 snapshots. The time of a snapshot is measured of a job that moves and of one that hangs. It needs a quiet machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -112,7 +110,6 @@ def node_side(samples: int, real: bool) -> dict[str, float]:
 
 
 def sample(node: int, second: int) -> dict[str, Any]:
-    """Return a value of the probe of a node of a job that works."""
     ranks = [
         {
             **{"rank": node * RANKS + at, "local_rank": at, "world": 0, "pid": 1000 + at, "name": "python3"},

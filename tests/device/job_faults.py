@@ -9,8 +9,6 @@ What has been tried is kept in ``--state`` (build/job_faults.json), and a furthe
 ``--limit`` (s). The exit code is 0 if all cases are right, 1 if some are wrong, 3 if some are left.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ Rank 1 does what ``FOLDER/fault`` names, from its next iteration on. A rank that
 ``nccl``, all ranks use the first GPU.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import subprocess
@@ -114,7 +112,9 @@ class Ranks:
     """The ranks, by Gloo or by NCCL."""
 
     def __init__(self) -> None:
-        store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, RANK == 0)
+        # The agent of torchrun has a store of its own.
+        serves = RANK == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, serves)
         patience = datetime.timedelta(minutes=30)
         self.numbers = torch.ones(1 << 16)
         if ON_GPU:

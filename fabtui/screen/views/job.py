@@ -116,7 +116,6 @@ class JobScreen(TitledScreen):
         return self.query_one(JobTable)
 
     def on_mount(self) -> None:
-        """Read the job again and again, and draw the age of what is shown each second."""
         self.table.focus()
         self.run_worker(self._watch(), name="job", exit_on_error=False)
         self.set_interval(1.0, self.draw)
@@ -187,7 +186,6 @@ class JobScreen(TitledScreen):
         return [*kept, [(f"   {count(left, 'more line')}; y copies all", MUTED)]]
 
     def _watch_lines(self, width: int) -> Lines:
-        """Return the verdict about the ranks, with the next command; nothing if they are not observed."""
         board, glyphs = self.context.job(), self.context.glyphs
         lines: Lines = [] if board is None else [sentence_line(board, width, glyphs, self.context.now())]
         for command in [] if board is None else steps_of(board)[:1]:
@@ -198,7 +196,6 @@ class JobScreen(TitledScreen):
 
     @property
     def _steps(self) -> list[str]:
-        """The next steps: of the verdict about the ranks first, then of the findings."""
         board = self.context.job()
         found = [] if board is None else steps_of(board)
         if self._report is not None:
@@ -397,7 +394,6 @@ class JobsScreen(TitledScreen):
         return self.query_one(JobsTable)
 
     def on_mount(self) -> None:
-        """Ask Slurm now and then while the list is open."""
         self.table.focus()
         self.draw()
         self.run_worker(self._ask(), name="jobs", exit_on_error=False)
@@ -414,7 +410,9 @@ class JobsScreen(TitledScreen):
         state = "asking squeue" if self._jobs is None else count(len(self._jobs), "job")
         self.show_title([(" your jobs  ", "bold"), (state, MUTED)])
         nothing = (
-            one_line(self._problem, 200) or "you have no job that waits or runs; fabtui job ID shows one that ended"
+            f"{one_line(self._problem, 200)}; without Slurm: fabtui hang --nodes NODES finds a job on them"
+            if self._problem
+            else "you have no job that waits or runs; fabtui job ID shows one that ended"
         )
         rows = [_row(one) for one in self._jobs or ()]
         nothing = "no job has these words" if rows else nothing
