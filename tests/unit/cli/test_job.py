@@ -113,25 +113,6 @@ def test_a_running_job_without_logs_is_no_healthy_one(
     assert "could not be read: no logs were found" in text
 
 
-def test_a_rank_that_is_slow_since_the_start_does_not_show_in_logs(
-    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake_slurm(tmp_path, monkeypatch, "RUNNING", tmp_path)
-    text = "even since the start; an iteration takes as long as its slowest rank, which logs alone do not show; fabtui"
-
-    def shown() -> str:
-        _, out, _ = run(capsys, "12", "--logs", str(logs), "--once", "--no-links")
-        return " ".join(out.split())
-
-    assert text not in shown()
-    with (logs / "n063.out").open("a") as file:
-        file.write("".join(iteration(number, 1400.0) for number in (41, 42, 43)))
-    assert f"compared {text} hang 12 compares the ranks" in shown()
-    with (logs / "n063.out").open("a") as file:
-        file.write(iteration(44, 4400.0))
-    assert text not in shown()
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -48,8 +48,11 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_an_unknown_schema_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["help", "--schema", "job"]) == 2
-    assert "there is no schema 'job'; there are session, preflight, diff, planner, history\n" in capsys.readouterr().err
+    assert entry.main(["help", "--schema", "jobs"]) == 2
+    assert (
+        "there is no schema 'jobs'; there are session, preflight, diff, planner, history, job\n"
+        in capsys.readouterr().err
+    )
 
 
 def validate(name: str, value: Any) -> None:
