@@ -16,7 +16,7 @@ from fabtui.export.formats import schema
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor
 
-from ..jobs.job_texts import healthy, iteration, settings
+from ..jobs.job_texts import healthy, settings
 
 
 @pytest.fixture
