@@ -409,7 +409,7 @@ _OTHER = (
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
     OptionSpec("all", "list all commands", "", ("help",), "switch"),
-    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history", "", ("help",), metavar="NAME",
+    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history, job", "", ("help",), metavar="NAME",
         default="session", optional="session"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),

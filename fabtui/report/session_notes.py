@@ -24,6 +24,8 @@ from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
 
+#: Maximum number of lines of stacks.
+_MOST_STACKS = 64
 #: Maximum number of networks that are named.
 _MOST = 8
 #: Width of lists of pairs.
@@ -197,6 +199,9 @@ def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
 
 
 def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
+    if verdict.stacks:
+        tree = [f"  {line}" for branch in verdict.stacks for line in branch.lines()]
+        yield Lines("stacks", tree[:_MOST_STACKS])
     if verdict.ranks:
         rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [*map(_rank, verdict.ranks)]
         kept = filled(rows, ("",))
@@ -204,6 +209,8 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
         yield Table("ranks", [[row[at] for at in kept] for row in (_HEADINGS, *rows)], left)
     lines = []
     for source in verdict.sources:
+        if verdict.stacks and source.name == "stacks":
+            continue
         blind = f"; but {source.blind}" if source.blind else ""
         lines.append(one_line(f"{source.name}: {source.text or 'nothing'}{blind}", 1000))
     if verdict.fabric and not any(verdict.fabric in source.text for source in verdict.sources):

@@ -201,10 +201,6 @@ def hanging() -> Story:
     return job_story("hang")
 
 
-def in_the_ranks(check: Callable[[World], bool]) -> Case:
-    return Case(check, before=("J",), story=hanging)
-
-
 def talkative() -> Story:
     story = sweep_of_two()
     for number in range(80):
@@ -351,12 +347,6 @@ CASES: dict[str, Case] = {
     "main.layer-transport": layer("transport"),
     "main.layer-change": Case(lambda w: w.layer == "change", prepare=with_an_earlier_session),
     "main.layer-job": Case(lambda w: w.layer == "job", before=("2",), story=hanging),
-    "ranks.back": in_the_ranks(lambda w: w.app.screen is w.app.main),
-    "ranks.save": in_the_ranks(lambda w: "report written to" in w.notifications and any(w.folder.glob("*.html"))),
-    "ranks.logs": in_the_ranks(lambda w: w.screen == "JobsScreen"),
-    "ranks.ask": in_the_ranks(lambda w: w.feed.asked == 1),
-    "ranks.node": in_the_ranks(lambda w: w.screen == "NodeScreen"),
-    "ranks.copy": in_the_ranks(lambda w: "evidence" in w.app.clipboard),
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.screen == "NodesScreen"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -37,6 +38,8 @@ _ENDS = {
 }
 
 Found = Iterator[Finding]
+#: Rule whose finding may be the cause of all others.
+_FULL = "J14"
 _CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
@@ -366,6 +369,12 @@ def _silence(rule: JobRule, facts: JobFacts) -> Found:
             yield rule.found(text, command="fabtui read shows flight recorder dumps, if there are any")
 
 
+def _full_folders(rule: JobRule, facts: JobFacts) -> Found:
+    for folder in facts.full[:_MOST]:
+        text = f"no space is left for logs in {folder}: what ranks print is lost, and some may end by that"
+        yield rule.found(text, command=f"df -h {shlex.quote(folder)}")
+
+
 def _slow_iterations(rule: JobRule, facts: JobFacts) -> Found:
     times = facts.logs.iterations
     slow, usual = times.slow, times.median
@@ -403,6 +412,7 @@ _CHECKS: Mapping[str, Callable[[JobRule, JobFacts], Found]] = {
     "J11": _master_address,
     "J12": _silence,
     "J13": _slow_iterations,
+    _FULL: _full_folders,
 }
 register_family(JobRule, {rule_id: {"check": check} for rule_id, check in _CHECKS.items()})
 
@@ -411,7 +421,7 @@ def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
     # What is observed on its nodes has findings of its own, with other facts.
     findings = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
-    findings.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    findings.sort(key=lambda one: (one.severity.rank, one.rule.id != _FULL, not one.facts.get("hangs")))
     suspects = {node for one in findings if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
     if not facts.status.job and facts.logs.files and not facts.shows_work and not findings:
