@@ -64,7 +64,7 @@ class FramedLink(Link):
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._heard = self._ticked = self._loop.time()
+        self._heard = self._said = self._ticked = self._loop.time()
         self._overslept = 0.0
         self._stood = 0.0
         self._beats: dict[int, float] = {}
@@ -119,7 +119,8 @@ class FramedLink(Link):
         link._heard = link._loop.time()
         link._tasks.append(asyncio.create_task(link._read_loop()))
         link._ticked = link._loop.time()
-        link._beat()
+        link.beat()
+        link._ticking = link._loop.call_later(limits.heartbeat, link._watch)
         return link
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
@@ -267,7 +268,7 @@ class FramedLink(Link):
         text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
         return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         self._beats_sent += 1
         self._beats[self._beats_sent] = self._loop.time()
         self._beats.pop(self._beats_sent - _BEATS_KEPT, None)
@@ -278,7 +279,6 @@ class FramedLink(Link):
             task = asyncio.create_task(self._write_beat(encode(message)))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
-        self._ticking = self._loop.call_later(self._limits.heartbeat, self._watch)
 
     async def _write_beat(self, data: bytes) -> None:
         with contextlib.suppress(LinkLost):
@@ -297,7 +297,10 @@ class FramedLink(Link):
             self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
         if self._lost is None:
             self._ticked = now
-            self._beat()
+            self._ticking = self._loop.call_later(tick, self._watch)
+            # What both sides sent since the latest is as good.
+            if now - self._said > tick or now - self._heard > tick or self.round_trip is None:
+                self.beat()
 
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
@@ -327,6 +330,7 @@ class FramedLink(Link):
         try:
             async with asyncio.timeout(self._limits.send), self._writing:
                 await self._pipe.write(data)
+                self._said = self._loop.time()
         except TimeoutError:
             self._lose("stalled", f"the node side accepted nothing for {self._limits.send:g} s")
             raise self._gone() from None
@@ -357,6 +361,7 @@ class FramedLink(Link):
         with contextlib.suppress(Exception):
             if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
                 self._pipe.put(_encode(message))
+                self._said = self._loop.time()
                 return True
         return False
 

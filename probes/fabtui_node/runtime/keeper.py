@@ -20,7 +20,7 @@ import zlib
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError
+from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, digest
 from fabtui_node.runtime import bootloader, processes
 from fabtui_node.runtime.streams import Channel, FrameSocket, Outgoing, receive_with_descriptors
 
@@ -28,6 +28,8 @@ TICK = 0.5
 SWEEP_TICK = 0.03
 # Seconds past the lease that A may be silent. A notices the end of the lease itself; this is for an A that cannot.
 TICK_GRACE = 3.0
+#: Size (characters) of a part of a value from which on a digest goes ahead, and number of answers whose parts are kept.
+_LARGE, _MOST_KEPT = 256, 64
 
 
 class Child:
@@ -263,6 +265,8 @@ class Worker:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(True)
         self._channel = Channel(end)
+        #: Large values of the latest answers, by number.
+        self._kept: Dict[int, Dict[str, Any]] = {}
 
     def run(self) -> None:
         for message in self._channel.messages():
@@ -276,6 +280,19 @@ class Worker:
         error = {"kind": kind, "text": text[:4000]}
         self._channel.send({"t": "result", "id": message["id"], "ok": False, "error": error})
 
+    def _digests(self, number: int, value: Any) -> Dict[str, str]:
+        """Return digests of the large parts of a value, which are kept for the question for them."""
+        try:
+            large = {key: part for key, part in value.items() if len(json.dumps(part)) > _LARGE}
+            digests = {key: digest(part) for key, part in large.items()}
+        except (AttributeError, TypeError, ValueError):
+            # Whoever encodes it reports that.
+            return {}
+        self._kept[number] = large
+        while len(self._kept) > _MOST_KEPT:
+            del self._kept[min(list(self._kept))]
+        return digests
+
     def _probe(self, message: Message) -> None:
         number = message["id"]
 
@@ -288,8 +305,17 @@ class Worker:
             if probe is None:
                 self._fail(message, ErrorKind.UNKNOWN_PROBE, "no probe is called %s" % message["name"])
                 return
+            answer = {"t": "result", "id": number, "ok": True}
+            if "want" in message:
+                kept = self._kept.get(message["of"], {})
+                self._channel.send(dict(answer, value={key: kept[key] for key in message["want"] if key in kept}))
+                return
             value = probe.run(message["args"], emit, message["deadline"])
-            self._channel.send({"t": "result", "id": number, "ok": True, "value": value})
+            digests = self._digests(number, value) if message.get("digest") else {}
+            if digests:
+                value = {key: value[key] for key in value if key not in digests}
+                answer["digests"] = digests
+            self._channel.send(dict(answer, value=value))
         except ProtocolError as error:
             self._fail(message, ErrorKind.BAD_VALUE, str(error))
         except BaseException as error:
