@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import random
@@ -16,7 +17,7 @@ import resource
 import socket
 import sys
 import zlib
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,13 @@ async def _call_all(numbers: list[int], setting: list[str], dying: int) -> None:
     async with asyncio.TaskGroup() as group:
         for number in numbers:
             dies = chance.randrange(1, 4) if number in doomed else 0
-            group.create_task(_call_back(number, script, setting, dies))
+            group.create_task(_alone(_call_back(number, script, setting, dies)))
+
+
+async def _alone(playing: Coroutine[Any, Any, None]) -> None:
+    # A link that breaks belongs to one node.
+    with contextlib.suppress(OSError):
+        await playing
 
 
 def _as_srun() -> None:

@@ -361,6 +361,8 @@ def run_launched(nodes: int, mode: Any, dying: int) -> dict[str, Any]:
             layers=("p2p",),
             mode=mode,
             timeout=60.0,
+            # The processes that play the nodes share the processors.
+            lease=60.0,
             record=Path(folder) / "r.jsonl.gz",
         )
         found = {"nodes": nodes, "mode": mode, "dying": dying}

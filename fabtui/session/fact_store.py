@@ -24,7 +24,7 @@ class FactStore:
     async def complete(
         self, digests: Mapping[str, str], ask: Callable[[Sequence[str]], Awaitable[Message]]
     ) -> dict[str, object]:
-        """Return the facts of some digests by name; ``ask`` returns those of names from the node."""
+        """Return the facts of some digests by name; ``ask`` gets facts from the node by name."""
         unknown = {name: text for name, text in digests.items() if text not in self._values}
         own = {name: text for name, text in unknown.items() if text not in self._asked}
         for text in own.values():
@@ -49,5 +49,7 @@ class FactStore:
         if len(self._values) > _MOST:
             self._values.clear()
         # What a node claims to be a fact of others is kept for them only if it is.
-        self._values.update({digests[name]: answer[name] for name in answer if digest(answer[name]) == digests.get(name)})
+        self._values.update(
+            {digests[name]: answer[name] for name in answer if digest(answer[name]) == digests.get(name)}
+        )
         return {name: value for name, value in answer.items() if name in digests}

@@ -135,5 +135,7 @@ def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
     """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
     # A few hundred heartbeats per second in all, and at least two per lease.
     beat = max(Limits().heartbeat, min(0.4 * options.lease, len(options.hosts) / _BEATS))
-    shared = {name: getattr(options, name) for name in _SHARED} | {"limits": Limits(heartbeat=beat)}
+    shared = {name: getattr(options, name) for name in _SHARED} | {
+        "limits": Limits(heartbeat=beat, frozen=max(Limits().frozen, options.lease))
+    }
     return ConnectorOptions(**(shared | more))

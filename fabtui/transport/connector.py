@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from fabtui.transport.jump_hosts import Logins
 
 
-#: Most nodes that get a launcher process each, srun or kubectl; one call starts those of more.
+#: Most nodes that get a launcher process each, srun or kubectl; one call starts more of them.
 MOST_APART = 32
 _FILES_WANTED = 16384
 #: An optional module of asyncssh.

@@ -64,7 +64,7 @@ class FramedLink(Link):
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._heard = self._said = self._ticked = self._loop.time()
+        self._heard = self._sent_at = self._ticked = self._loop.time()
         self._overslept = 0.0
         self._stood = 0.0
         self._beats: dict[int, float] = {}
@@ -299,7 +299,7 @@ class FramedLink(Link):
             self._ticked = now
             self._ticking = self._loop.call_later(tick, self._watch)
             # What both sides sent since the latest is as good.
-            if now - self._said > tick or now - self._heard > tick or self.round_trip is None:
+            if now - self._sent_at > tick or now - self._heard > tick or self.round_trip is None:
                 self.beat()
 
     def _stood_still(self) -> str:
@@ -330,7 +330,7 @@ class FramedLink(Link):
         try:
             async with asyncio.timeout(self._limits.send), self._writing:
                 await self._pipe.write(data)
-                self._said = self._loop.time()
+                self._sent_at = self._loop.time()
         except TimeoutError:
             self._lose("stalled", f"the node side accepted nothing for {self._limits.send:g} s")
             raise self._gone() from None
@@ -361,7 +361,7 @@ class FramedLink(Link):
         with contextlib.suppress(Exception):
             if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
                 self._pipe.put(_encode(message))
-                self._said = self._loop.time()
+                self._sent_at = self._loop.time()
                 return True
         return False
 

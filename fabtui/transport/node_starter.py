@@ -21,7 +21,7 @@ from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail, kill
 from fabtui.transport.launcher import explain_with
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.payload import calling_boot, command, marked
-from fabtui.transport.starters import ASK, STARTERS, Call, brokers
+from fabtui.transport.starters import ASK, STARTERS, StartCall, brokers
 from fabtui_node.runtime.call_back import LONGEST, NOT_REACHED, SETTING, TIMEOUT, proof
 
 #: Timeout (s) for a connection that is being closed.
@@ -35,6 +35,10 @@ _ENDED = re.compile(r"(?:^| )([^\s:]{1,255}): tasks? ([\d,-]{1,255}): (.{1,200})
 _STATUS = re.compile(r"Exited with exit code (\d{1,3})")
 #: What a process prints that does not reach this machine.
 _NO_WAY = "no connection to "
+#: A line that may name a node where nothing starts.
+_FAILURE = re.compile(
+    r"error|fail|refused|denied|unreachable|no route|time[d ]*out|not (?:known|resolve)|closed|reset", re.I
+)
 _NOT_REACHED = "use --transport ssh"
 #: Maximum length (bytes) of a line of a starter.
 _LONGEST = 64 * 1024
@@ -43,7 +47,7 @@ _REPORT = 1.0
 #: Kinds of errors that concern all nodes of a call.
 _FOR_ALL = ("job", "timeout", "auth")
 #: Calls that are tried for a group of nodes, each without those where the one before failed.
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 #: Time (s) in which nodes are gathered for one call.
 _GATHER = 0.1
 #: Connections that wait to be accepted.
@@ -52,7 +56,7 @@ _BACKLOG = 4096
 _TRIES = 50
 _RANGE = re.compile(rb"SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})")
 #: Nodes whose addresses are looked up, to know which address of this machine they reach.
-_LOOKED_UP = 4
+_RESOLVED = 4
 #: Notices about processes that call under a wrong name.
 _MOST_NOTICES = 5
 
@@ -114,7 +118,8 @@ class CalledGroup:
     """Nodes that one call starts.
 
     A node gets its connection as soon as it has called. srun ends the whole step when it cannot launch the task of one
-    node, up to tens of seconds later: until it has launched all, nobody gets a connection. ``job`` is for hints.
+    node. That may take it tens of seconds, so nobody gets a connection until it has launched all. ``job`` is
+    for hints.
     """
 
     def __init__(self, name: str, job: str, nodes: Sequence[str], notify: Callable[[str], None]) -> None:
@@ -137,9 +142,9 @@ class CalledGroup:
         self._changed = asyncio.Event()
         self._latest = loop.time()
         self._strange = 0
-        self._call: Call | None = None
+        self._call: StartCall | None = None
 
-    async def start(self, call: Call) -> None:
+    async def start(self, call: StartCall) -> None:
         """Start the program. Raises `OSError` if that fails."""
         starter, self._call = self._starter, call
         text = starter.text(call)
@@ -195,7 +200,7 @@ class CalledGroup:
         named: dict[str, NodeUnreachable | None] = {}
         for line in self._tail.text().splitlines():
             words = {word.strip(".") for word in re.findall(r"[\w.-]+", line)} - {socket.gethostname()}
-            for node in words & self.waiting.keys() if "local host" not in line.lower() else ():
+            for node in words & self.waiting.keys() if _FAILURE.search(line) else ():
                 text = f"{self._name} cannot start a process there: {one_line(line.strip(), 300)}"
                 named.setdefault(node, NodeUnreachable("refused", text))
         return named if len(named) < len(self.waiting) else {}
@@ -350,7 +355,7 @@ Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
 
 
 class NodeStarter:
-    """Starts node sides, those of as many nodes by one call as are asked for at the same time.
+    """Starts node sides, by one call for all nodes that are asked for at the same time.
 
     ``name`` is one of `STARTERS`. ``job`` is for hints; ``placements`` are options of srun that select job and node, by
     node. A call has ``wait`` seconds to start, its processes again, and each then ``start`` to call back. ``notify``
@@ -465,7 +470,7 @@ class NodeStarter:
         named = address or ("-" if self._starter.whole else socket.gethostname())
         setting = f"{self._secret} {number} {port} {named} {self._name}"
         ranks = await brokers(nodes) if self._name == "flux" else {}
-        await group.start(Call(nodes, words, setting, number, self._wait, placement, self._manifest, ranks))
+        await group.start(StartCall(nodes, words, setting, number, self._wait, placement, self._manifest, ranks))
         if len(self._groups) == 1:
             where = f"{address or 'this machine'} port {port}"
             self._notify(f"one {self._name} starts {count(len(nodes), 'node')}, which call back to {where}")
@@ -558,7 +563,7 @@ def _listener(address: str, port: int) -> socket.socket:
 def _address_towards(nodes: Sequence[str], otherwise: bool) -> str:
     """Return the address of this machine from which it reaches nodes; without names, that of its default route."""
     addresses = []
-    for name in (*nodes[:_LOOKED_UP], *(("192.0.2.1",) if otherwise else ())):
+    for name in (*nodes[:_RESOLVED], *(("192.0.2.1",) if otherwise else ())):
         with contextlib.suppress(OSError, UnicodeError):
             family, kind, _, _, target = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind) as probe:

@@ -19,10 +19,12 @@ from fabtui_node.runtime.call_back import SETTING
 
 #: Deadline (s) of a question to a scheduler.
 ASK = 5.0
+#: Settings of OpenMPI and of PRRTE with options of ssh, which must neither ask nor wait for long.
+_SSH_SETTINGS, _SSH = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args"), "-o BatchMode=yes -o ConnectTimeout=10"
 
 
-class Call(NamedTuple):
-    """What one call starts, and where."""
+class StartCall(NamedTuple):
+    """Nodes, command and settings of one call."""
 
     nodes: Sequence[str]
     command: Sequence[str]  #: Command line of each process, which finds `setting` in its environment.
@@ -32,24 +34,24 @@ class Call(NamedTuple):
     placement: Sequence[str] = ()  #: Options of srun that select the job.
     manifest: str = ""  #: Manifest of Kubernetes, with places for the values above.
     #: Ranks of the brokers of Flux by node; empty outside of an instance that has all of the nodes.
-    brokers: Mapping[str, int] = {}  # noqa: RUF012
+    brokers: Mapping[str, int] = {}
 
 
 class Starter(NamedTuple):
     """A program that starts one process per node by one call."""
 
-    words: Callable[[Call], list[str]]
+    words: Callable[[StartCall], list[str]]
     errors: Sequence[LauncherError] = VIA
     environment: Callable[[], dict[str, str]] = lambda: dict(os.environ)
-    text: Callable[[Call], str] = lambda call: ""  #: Its standard input.
-    stop: Sequence[str] = ()  #: Command line that stops it, with the same input; none: its end, or that of a link, does.
+    text: Callable[[StartCall], str] = lambda call: ""  #: Its standard input.
+    stop: Sequence[str] = ()  #: Command line that stops it, with the same input, where its own end does not.
     first: float = 0.0  #: Time (s) until the first process calls, besides that of any link.
     stays: bool = True  #: Whether its process lives as long as what it started.
     #: Whether a node where it cannot start a process ends the others as well.
     whole: bool = False
 
 
-def _srun(call: Call) -> list[str]:
+def _srun(call: StartCall) -> list[str]:
     number = len(call.nodes)
     tasks = [f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1", "--input=none"]
     # --no-kill: the end of one node is not that of the step. --verbose: srun reports each task that it launched.
@@ -57,7 +59,7 @@ def _srun(call: Call) -> list[str]:
     return ["srun", *call.placement, f"--nodelist={fold(call.nodes)}", *tasks, "--", *call.command]
 
 
-def _flux(call: Call) -> list[str]:
+def _flux(call: StartCall) -> list[str]:
     if call.brokers:
         # Beside what runs there: it takes no resources of the instance.
         chosen = ",".join(str(rank) for rank in sorted(call.brokers[node] for node in call.nodes))
@@ -67,12 +69,12 @@ def _flux(call: Call) -> list[str]:
     return ["flux", "run", *tasks, "--label-io", "--setopt=exit-timeout=none", *call.command]
 
 
-def _mpirun(call: Call) -> list[str]:
+def _mpirun(call: StartCall) -> list[str]:
     where = ["--host", ",".join(call.nodes), "--map-by", "ppr:1:node", "--bind-to", "none"]
     return ["mpirun", *where, "-x", SETTING, *call.command]
 
 
-def _manifest(call: Call) -> str:
+def _manifest(call: StartCall) -> str:
     # A process that fails must not fail the Job, which would end all others.
     shell = [*call.command[:-1], f"({call.command[-1]}) || exit 0"]
     values = {"command": shell, "call_back": call.setting, "nodes": list(call.nodes), "count": len(call.nodes)}
@@ -87,7 +89,7 @@ STARTERS: dict[str, Starter] = {
     "srun": Starter(_srun, SRUN, srun_environment, whole=True),
     "flux": Starter(_flux),
     # Each process leaves mpirun once it is connected: mpirun ends all when one of them fails.
-    "mpirun": Starter(_mpirun, stays=False),
+    "mpirun": Starter(_mpirun, environment=lambda: {**dict.fromkeys(_SSH_SETTINGS, _SSH), **os.environ}, stays=False),
     "kubernetes": Starter(
         lambda call: ["kubectl", "create", "--filename=-"],
         text=_manifest,

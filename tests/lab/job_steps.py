@@ -43,7 +43,9 @@ async def attempt(options: argparse.Namespace) -> dict[str, Any]:
         names, placements = list(job.nodes), dict(job.placements)
     notices: list[str] = []
     echoing = fakeside.options(job=options.job, placements=placements, remote_python=sys.executable)
-    settings = ConnectorOptions(transport=options.transport, most_apart=1 if options.tree == "on" else 10_000, **echoing)
+    settings = ConnectorOptions(
+        transport=options.transport, most_apart=1 if options.tree == "on" else 10_000, **echoing
+    )
     async with Connector(settings, notices.append) as connector:
         began = time.monotonic()
         opened = await asyncio.gather(*(connector.open(name) for name in names), return_exceptions=True)

@@ -34,7 +34,7 @@ def opened(network: Network, *args: str) -> dict[str, Any]:
     allowed["OMPI_MCA_plm_rsh_agent"] = f"ssh -F {network.ssh_config} -o StrictHostKeyChecking=no"
     words = network.controller([sys.executable, "-m", "tests.lab.job_steps", "--transport=mpirun", *args, "0"])
     done = subprocess.run(
-        # Their names are known to nobody here: a process is that of the node with its address.
+        # Their names are known to nobody here: a process belongs to the node with its address.
         [*words, *map(network.login_address, network.names)],
         env={**os.environ, **allowed, "PATH": f"{os.environ['PATH']}:/usr/bin:/usr/sbin"},
         cwd=Path(__file__).parents[2],

@@ -209,10 +209,10 @@ async def test_a_stranger_at_the_port_gets_nothing(folder: Path, connector: Call
     (folder / "silent").write_text("n5")
     reach = connector(transport="mpirun", limits=Limits(start=6.0))
     opening = asyncio.create_task(opened(reach))
-    while reach.starter._server is None:
+    while reach.starter._server is None:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     host, port = reach.starter._server.sockets[0].getsockname()[:2]
-    while not reach.starter._groups:
+    while not reach.starter._groups:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     step = next(iter(reach.starter._groups))
     for first in (f"{step} n5 1 {'0' * 32}\n", "GET / HTTP/1.1\r\n", "x" * 5000):
@@ -225,8 +225,8 @@ async def test_a_stranger_at_the_port_gets_nothing(folder: Path, connector: Call
     links = await opening
     try:
         assert await fakeside.exchange(links["n1"], 100) == []
-        # Nobody is awaited any more.
-        with pytest.raises(OSError, match="refused|Connect call failed"):
+        # No node is awaited.
+        with pytest.raises(OSError, match="Connect call failed"):
             await asyncio.open_connection(host, port)
     finally:
         await closed(links)

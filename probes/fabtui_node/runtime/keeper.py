@@ -286,7 +286,7 @@ class Worker:
             large = {key: part for key, part in value.items() if len(json.dumps(part)) > _LARGE}
             digests = {key: digest(part) for key, part in large.items()}
         except (AttributeError, TypeError, ValueError):
-            # Whoever encodes it reports that.
+            # Its encoding fails as well, which is reported.
             return {}
         self._kept[number] = large
         while len(self._kept) > _MOST_KEPT:

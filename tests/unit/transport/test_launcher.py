@@ -15,7 +15,7 @@ from fabtui.transport.byte_pipe import Ending
 from fabtui.transport.connector import Connector, ConnectorOptions
 from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words, via_words
 from fabtui.transport.registry import command_on_node
-from fabtui.transport.starters import STARTERS, Call
+from fabtui.transport.starters import STARTERS, StartCall
 
 
 def test_srun_gets_placement_options_and_command() -> None:
@@ -25,7 +25,7 @@ def test_srun_gets_placement_options_and_command() -> None:
     assert words[-4:] == ["--", "/bin/sh", "-c", "true"]
 
 
-CALL = Call(["n1", "n3"], ["/bin/sh", "-c", 'exec "x"'], "secret 1 2 a", "00ff00ff", 9.6, ("--jobid=12",))
+CALL = StartCall(["n1", "n3"], ["/bin/sh", "-c", 'exec "x"'], "secret 1 2 a", "00ff00ff", 9.6, ("--jobid=12",))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ CALL = Call(["n1", "n3"], ["/bin/sh", "-c", 'exec "x"'], "secret 1 2 a", "00ff00
         ("kubernetes", CALL, "kubectl create --filename=-"),
     ],
 )
-def test_one_call_starts_a_process_on_each_node(name: str, call: Call, words: str) -> None:
+def test_one_call_starts_a_process_on_each_node(name: str, call: StartCall, words: str) -> None:
     given = STARTERS[name].words(call)
     assert given[: len(words.split())] == words.split()
     assert name == "kubernetes" or given[-3:] == CALL.command
