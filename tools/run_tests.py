@@ -36,13 +36,14 @@ QUIET = ["--durations", "20"]
 #: Rows of tests and the arguments of pytest for them; the last row prints as it goes.
 ROWS = {
     "wire": ["-m", "wire", *QUIET, *WIRE],
-    "lab": ["-m", "lab and not slurm and not planted", *QUIET, *LAB],
+    "lab": ["-m", "lab and not slurm and not planted and not trained", *QUIET, *LAB],
     "slurm": ["-m", "slurm", *QUIET, *LAB],
     "planted": ["-m", "planted", *QUIET, *LAB],
-    "others": ["-m", "not wire and not lab and not slurm and not planted", *_without("wire", "lab")],
+    "trained": ["-m", "trained", *QUIET, *LAB],
+    "others": ["-m", "not wire and not lab", *_without("wire", "lab")],
 }
 #: Rows that run at once, each with those that follow it; all of them beside the last row.
-LANES = (("wire",), ("lab",), ("slurm", "planted"))
+LANES = (("wire",), ("lab",), ("planted",), ("slurm", "trained"))
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
 MOST_REPEATED, MOST_FILES = 40, 3

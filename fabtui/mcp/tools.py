@@ -356,7 +356,7 @@ class JobTool(OnJob):
         name = f"Job {query.job} ({report.status.state or 'unknown to Slurm'})" if query.job else "The job"
         first = f": {report.findings[0].facts['text']}" if report.findings else ""
         seen = [f"log {log.path}" for log in facts.logs.files.values()]
-        seen += [f"node {node}" for node, reply in facts.nodes.items() if not reply.problem]
+        seen += [f"node {node}" for node, reply in sorted(facts.nodes.items()) if not reply.problem]
         unseen = [*report.unread, *([] if query.job else ["whether the job runs: without jobid Slurm was not asked"])]
         text, code = f"{name}: {report.verdict}{first}", report.exit_code
         return Answer(text, body, seen, unseen, code, next=steps_of(report.findings))

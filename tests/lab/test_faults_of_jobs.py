@@ -17,6 +17,7 @@ from tests.forked import fabtui
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.trained,
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]

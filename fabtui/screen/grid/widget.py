@@ -243,7 +243,7 @@ class GridView(PaintedWidget, can_focus=True):
 
     def _row(self, row: int) -> list[Runs]:
         if row not in self._rows:
-            layout, source, span = self.layout_now(), self.source, self._span
+            layout, source, span = self._layout or self.layout_now(), self.source, self._span
             cells, more = source.row(row, *span, layout.cell), layout.tall - 1
             below = [source.below(row, column, layout.cell, more) for column in range(*span)] if more else []
             blank = " " * layout.cell
