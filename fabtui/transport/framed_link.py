@@ -11,7 +11,7 @@ import msgspec
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, Tail, explain_end, last_words, shorten
 from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
-from fabtui.transport.payload import Cargo, Part
+from fabtui.transport.payload import Cargo
 from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, decode, encode, loads, marker
 
 #: Number of heartbeats that this process misses while it is suspended: it was stopped, or the machine slept.
@@ -74,7 +74,8 @@ class FramedLink(Link):
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
         self._carrying = asyncio.Lock()
-        self._supplied: dict[Part, asyncio.Task[None]] = {}
+        self._supplied: dict[str, asyncio.Task[None]] = {}
+        self._modules: set[str] = set()
 
     @classmethod
     async def start(
@@ -353,7 +354,7 @@ class FramedLink(Link):
         except ProtocolError as error:
             raise ValueError(str(error)) from None
         if self._cargo is not None:
-            await self._supply(self._cargo, str(message.get("t")))
+            await self._supply(self._cargo, message)
         await self._write(data)
 
     def put(self, message: Message) -> bool:
@@ -365,9 +366,9 @@ class FramedLink(Link):
                 return True
         return False
 
-    async def _supply(self, cargo: Cargo, kind: str) -> None:
-        """Send ahead what a message of a kind needs and the node does not have yet."""
-        if (part := cargo.needed_by(kind)) is None:
+    async def _supply(self, cargo: Cargo, message: Message) -> None:
+        """Send ahead what a message needs and the node does not have yet."""
+        if (part := cargo.needed_by(message)) is None:
             return
         if part not in self._supplied:
             # A task of the link: the sender may be cancelled, but other messages need the part too.
@@ -375,14 +376,14 @@ class FramedLink(Link):
             self._tasks.append(self._supplied[part])
         await asyncio.shield(self._supplied[part])
 
-    async def _carry(self, cargo: Cargo, part: Part) -> None:
-        try:
-            pieces = await cargo.pieces(part)
-        except OSError as error:
-            self._lose("lost", f"this installation is incomplete: {error}")
-            raise self._gone() from None
+    async def _carry(self, cargo: Cargo, part: str) -> None:
         # The pieces of two parts look alike.
         async with self._carrying:
+            try:
+                pieces = await cargo.pieces(part, self._modules)
+            except OSError as error:
+                self._lose("lost", f"this installation is incomplete: {error}")
+                raise self._gone() from None
             for piece in pieces:
                 await self._write(piece)
 

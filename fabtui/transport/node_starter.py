@@ -14,6 +14,7 @@ import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from fabtui.nodeset import count, expand_listed
 from fabtui.sanitize import clean, one_line
@@ -487,13 +488,13 @@ class NodeStarter:
         expiring = asyncio.create_task(group.expire(self._start + self._starter.first / 5))
         try:
             for node, future in group.waiting.items():
-                future.add_done_callback(lambda done, node=node: self._hand_over(group, done, batch[node]))
+                future.add_done_callback(partial(self._hand_over, group, batch[node]))
             await asyncio.wait(group.waiting.values())
         finally:
             expiring.cancel()
 
     def _hand_over(
-        self, group: CalledGroup, done: asyncio.Future[CalledPipe | None], future: asyncio.Future[CalledPipe | None]
+        self, group: CalledGroup, future: asyncio.Future[CalledPipe | None], done: asyncio.Future[CalledPipe | None]
     ) -> None:
         error = None if done.cancelled() else done.exception()
         pipe = None if done.cancelled() or error is not None else done.result()

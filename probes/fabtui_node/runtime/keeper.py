@@ -16,7 +16,6 @@ import signal
 import socket
 import threading
 import time
-import zlib
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -138,13 +137,9 @@ class Keeper:
 
     def _add_modules(self, message: Message) -> None:
         self._pieces += message["piece"]
-        if not message["last"]:
-            return
-        try:
-            bootloader.add(json.loads(zlib.decompress(bytes(self._pieces)).decode()))
-        except (ValueError, zlib.error) as error:
-            os.write(2, ("invalid modules were ignored: %s\n" % error).encode())
-        self._pieces.clear()
+        if message["last"]:
+            bootloader.add(bytes(self._pieces))
+            self._pieces.clear()
 
     def _obey(self, message: Message) -> None:
         if message["op"] == "start":
@@ -269,7 +264,14 @@ class Worker:
         self._kept: Dict[int, Dict[str, Any]] = {}
 
     def run(self) -> None:
+        pieces = bytearray()
         for message in self._channel.messages():
+            if message["t"] == "modules":
+                pieces += bytes.fromhex(message["piece"])
+                if message["last"]:
+                    bootloader.add(bytes(pieces))
+                    pieces.clear()
+                continue
             name = "probe-%s-%s" % (message.get("name"), message.get("id"))
             try:
                 threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
