@@ -7,8 +7,6 @@ may still miss a deadline, which is not a fault of the product. One that fails a
 Usage: python tools/run_tests.py JOBS, or python tools/run_tests.py compile, which runs none
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -67,7 +65,6 @@ def _repeated(names: list[str]) -> bool:
 
 
 def _failed(row: str) -> list[str]:
-    """Return the names of the tests of a row that failed the last time."""
     file = _cache(row) / "v" / "cache" / "lastfailed"
     return list(json.loads(file.read_text())) if file.exists() else []
 

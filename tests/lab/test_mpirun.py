@@ -1,7 +1,5 @@
 """One mpirun of OpenMPI for several nodes, which it reaches by ssh."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Many node sides by one call, with a program in place of srun, flux, mpirun and kubectl that starts them here."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -51,7 +51,7 @@ def half_style(upper: int, lower: int) -> int:
 
 
 #: Slots filled with the colour of their character if they have no background, or that of a healthy cell.
-_FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
+_FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.FEW, CellStyle.SLOW})
 
 
 class _Codes(dict[int, str]):
@@ -92,7 +92,6 @@ class Palette:
         return [segment for segment in segments if segment.text]
 
     def half_text(self, slot: int) -> str:
-        """Return the character for two cells, one above the other."""
         return self._half(slot)[0]
 
     @property
@@ -125,7 +124,6 @@ class Palette:
         return None if color is None or color.is_default else color
 
     def ready(self, runs: Runs) -> str:
-        """Return runs as terminal text, with codes only where the style changes."""
         if not "".join([text for _, text in runs]).isprintable():
             runs = [(slot, drawable(text)) for slot, text in runs]
         before, codes = -1, self._codes

@@ -1,7 +1,5 @@
 """One row of the option table reaches argparse, the settings file, the environment and the documentation."""
 
-from __future__ import annotations
-
 import argparse
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Facts that nodes have in common: asked for once, kept once, and never taken from a node that lies about them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any
