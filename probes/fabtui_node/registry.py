@@ -181,6 +181,19 @@ TESTS = {
 }
 
 
+def module_of(probe: ProbeSpec) -> str:
+    """Return the name of the module that declares a probe of `PROBES`."""
+    run: Any = probe.run
+    while run.func is not _call:
+        run = run.args[0]
+    return str(run.args[0])
+
+
+def add(modules: Mapping[str, str]) -> None:
+    """Add the probes of modules that arrived later."""
+    PROBES.update(collect({name: source for name, source in modules.items() if name.startswith(_PACKAGE + ".")}))
+
+
 def probes_in(*phases: str) -> Tuple[str, ...]:
     return tuple(spec.name for spec in PROBES.values() if spec.phase in phases)
 
