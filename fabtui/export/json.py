@@ -11,6 +11,7 @@ from fabtui.diagnosis.job.logs.iteration_times import Iteration
 from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.pairs.bisection_rules import outcome_sentence
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.export.collectives_table import published_json, sweep_json
@@ -27,6 +28,46 @@ from fabtui.presentation.verdict_line import sentence_of
 _REPORT_FORMAT = 1
 #: Iterations of a job's report that are listed, and lines at the end of each log.
 _ITERATIONS, _TAIL = 100, 3
+
+
+def bisection_text(model: Model) -> str:
+    """Return the latest search by halves as JSON: its outcome, what was found, and all rounds."""
+    log, last = model.bisection, model.bisection.last
+    value: JsonObject = {
+        "format": 1,
+        "outcome": None,
+        "sentence": outcome_sentence(model),
+        "culprits": [],
+        "rounds": [],
+    }
+    if log.start is not None and last is not None:
+        start = log.start
+        value |= {"collective": start.collective, "bytes": start.bytes, "ranks": start.ranks, "units": start.units}
+        value |= {
+            "outcome": last.outcome,
+            "problem": last.problem or None,
+            "culprits": [*map(log.names, last.culprits)],
+        }
+        value["rounds"] = [
+            {
+                "number": entry.number,
+                "purpose": entry.purpose,
+                "groups": [
+                    {
+                        "suspects": log.names(group.suspects),
+                        "fill": log.names(group.fill),
+                        "verdict": group.verdict,
+                        "busbw": group.value,
+                    }
+                    for group in entry.groups
+                ],
+                "left": len(entry.left),
+                "cleared": len(entry.cleared),
+            }
+            for entry in log.rounds.values()
+            if entry.groups
+        ]
+    return json_text(cleaned_object(value))
 
 
 def as_json(found: Diagnosis) -> JsonObject:

@@ -44,7 +44,7 @@ from fabtui.model.measurement import DEAD, Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.session_logs import AcknowledgementLog, CommandLog, ExperimentLog
+from fabtui.model.session_logs import AcknowledgementLog, BisectionLog, CommandLog, ExperimentLog
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _MOST_CHANGES = 100_000
 #: Phase in which pairs are tested again in the background.
 _WATCH = "watch"
 #: Phases with tests beside those of a sweep.
-_ON_REQUEST = ("ranks", "re-test", "confirm")
+_ON_REQUEST = ("ranks", "re-test", "confirm", "bisect")
 #: Minimum number of endpoints of a fabric whose structure is inferred from results.
 _FEWEST_OF_STRUCTURE = 4
 
@@ -118,6 +118,7 @@ class Model:
         self.suspects: dict[tuple[str, str], str] = {}
         #: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         self.inferred_leaves = False
+        self.plan = ""  #: Which pairs the sweep tests, if not all.
         self.comparison: list[str] = []  #: Arms of an A/B comparison, the reference first; empty without one.
         self.baseline: Baseline | None = None  #: Earlier session to compare with, or None; set by the front end.
         self.past: FindingPast | None = None  #: All earlier sessions of the site, or None; set by the front end.
@@ -135,6 +136,9 @@ class Model:
         self.counters = CounterLog()  #: Counter deltas of nodes.
         self.growth = GrowthLog()  #: Growth of all counters of nodes, by phase.
         self.job = JobEvidenceLog()  #: Evidence about a running job on the nodes.
+        self.bisection = BisectionLog()  #: Latest search for what makes a collective over many slow or fail.
+        self._on_bisecting = self.bisection.begin
+        self._on_bisect = self.bisection.take
         self._on_job = self.job.take
         self._on_experiment = self.experiments.add
         self._on_command = self.commands.start
@@ -435,6 +439,7 @@ class Model:
             self.results.slow_below = event.slow_below
         if event.arms is not None:
             self.comparison = list(event.arms)
+        self.plan = event.pairs or self.plan
         self.suspects.update(((src, dst), text) for src, dst, text in event.suspects)
         for src, dst, text in event.untested:
             self.untested[src, dst] = text
