@@ -32,7 +32,21 @@ _RESUMED = (*_TESTS, "resume")
 _OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
-_CONFIGURED = (APP, "run", "watch", "bisect", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read", "demo")
+_CONFIGURED = (
+    APP,
+    "run",
+    "watch",
+    "bisect",
+    "resume",
+    "preflight",
+    "serve",
+    "mcp",
+    *_JOB,
+    "config",
+    "replay",
+    "read",
+    "demo",
+)
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
 DEMO = "h200x4-lab-2x2-faults"
@@ -185,14 +199,16 @@ _MEASURE = (
     OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _GROUPS, "number", "N", "1",
         parse=number(values.count, 1, 64), field="ranks_per_node", table="session", example="4"),
     OptionSpec("force", "also test GPUs that other processes use", "ranks", _GROUPS, "switch", field="force"),
-    OptionSpec("all-gpus", "also test GPUs that Slurm gave to other jobs", "ranks", _GROUPS, "switch", field="all_gpus"),
+    OptionSpec("all-gpus", "also test GPUs that Slurm gave to other jobs", "ranks", _GROUPS, "switch",
+        field="all_gpus"),
     OptionSpec("keep-warm", "keep the ranks on the GPUs after a sweep, for fast retests", "ranks", _TESTS, "switch",
         field="keep_warm", table="session", example="true"),
 )
 _RECORD = (
     OptionSpec("record", "path of the recording", "output", (*_RECORDED, "bisect", "resume", "demo"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
-    OptionSpec("no-record", "write no recording", "output", (*_RECORDED, "bisect", "demo"), "switch", exclusive="record"),
+    OptionSpec("no-record", "write no recording", "output", (*_RECORDED, "bisect", "demo"), "switch",
+        exclusive="record"),
     OptionSpec("no-history", "do not add to the site's history", "output", (*_RECORDED, "resume"), "switch"),
     OptionSpec(
         "history", "keep what sessions saw of each component (fabtui history)", "output", (), "switch", None, "true",
@@ -222,8 +238,8 @@ _DISPLAY = (
     OptionSpec("notify", "how the terminal reports changes, beside its title", "screen",
         (APP, "config", "resume"), default="bell", choices=("off", "bell", "osc9", "osc777"), table="screen",
         example='"bell"'),
-    OptionSpec("ascii", "use ASCII characters only", "screen", (*_SCREEN, "run", "bisect", "preflight", "history", *_JOB),
-        "switch", table="screen", example="true"),
+    OptionSpec("ascii", "use ASCII characters only", "screen",
+        (*_SCREEN, "run", "bisect", "preflight", "history", *_JOB), "switch", table="screen", example="true"),
 )
 _RUN = (
     OptionSpec("confirm", "after the sweep, test what the first five findings blame", "summary", ("run",), "switch",
@@ -236,7 +252,8 @@ _RUN = (
         metavar="LIST"),
     OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
         "switch"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight"), "switch", short="-q"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight"), "switch",
+        short="-q"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
@@ -399,7 +416,19 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RUNNING_JOB, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_BISECT, *_PREFLIGHT, *_LAB),
+    *(
+        *_DISPLAY,
+        *_RUNNING_JOB,
+        *_WORKING_NODES,
+        *_SHARE,
+        *_RESUME,
+        *_EXPLAIN,
+        *_RUN,
+        *_WATCH,
+        *_BISECT,
+        *_PREFLIGHT,
+        *_LAB,
+    ),
     *(*_OTHER, *_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.

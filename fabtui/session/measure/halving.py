@@ -21,11 +21,15 @@ FEWEST = 4
 #: Probability that a single test is wrong.
 NOISE = 0.05
 #: Probability of an explanation that ends the repetitions of a step, of one with a part of each half, and of a culprit.
-_SURE, _SURER, _CERTAIN = 0.98, 0.995, 0.9995
+_SURE, _SURER, _CERTAIN = 0.98, 0.995, 0.999
+#: Probability from which a fill-in is searched, where no part is bad.
+_PROBABLE = 0.8
 #: Prior probabilities: one of two halves is bad, both are, neither is; and a cleared group is not good.
 _ONE_HALF, _BOTH, _NEITHER, _SPOILED = 0.44, 0.09, 0.03, 0.01
 #: The same for a part that is bad only with one of the fill-ins.
 _WITH_FILL = 0.001
+#: The same for fill-ins, if no part is bad.
+_ASTRAY = 0.15
 #: The same for groups that have a part of either half: one is bad, two of them are; and for a unit at the end.
 _CROSSING, _TWO, _SINGLE = 0.8, 0.02, 0.9
 #: Number of rounds after which a step is begun again with other fill-ins.
@@ -55,11 +59,11 @@ class Culprit(NamedTuple):
 
 
 class _Decision(NamedTuple):
-    """A bad part by number, or None; the parts that are good; the fill-ins without which the bad part is good."""
+    """Outcome of the tests of some parts."""
 
-    bad: int | None
+    bad: int | None  #: Number of a bad part, or None.
     good: tuple[int, ...] = ()
-    only_with: Units = ()
+    fill: Units = ()  #: Fill-ins without which that part is good; with None, those that are bad instead of any part.
 
 
 class Undecided(Exception):
@@ -127,15 +131,16 @@ class Halving:
         """Test a group until good results prevail, or ``enough`` bad ones."""
         margin = 0
         while -_MARGIN < margin < enough:
-            (bad,) = yield from self._run([Trial(units, self._fill(len(units), 1)[0])])
+            (bad,) = yield from self._run([Trial(units, ())])
             margin += 0 if bad is None else 1 if bad else -1
         return margin > 0
 
-    def _fill(self, taken: int, groups: int) -> list[Units]:
-        """Return fill-ins for each of some groups with ``taken`` suspects, as many as there are, in any order."""
-        each = min(max(0, self._size - taken), len(self.cleared) // groups)
-        units = self._random.sample(sorted(self.cleared), each * groups)
-        return [tuple(sorted(units[at * each : (at + 1) * each])) for at in range(groups)]
+    def _fill(self, taken: int, share: float) -> list[Units]:
+        """Return fill-ins for two groups with ``taken`` suspects, or a share of them, chosen at random."""
+        each = min(max(0, self._size - taken), len(self.cleared) // 2)
+        each = math.ceil(each * share)
+        units = self._random.sample(sorted(self.cleared), 2 * each)
+        return [tuple(sorted(units[:each])), tuple(sorted(units[each:]))]
 
     def _narrow(self, suspects: Units) -> Generator[list[Trial], Outcomes, Culprit | None]:
         """Return a culprit among the units of a bad group; None if the group is good after all."""
@@ -146,25 +151,29 @@ class Halving:
             # Nothing is left to tell them apart.
             return Culprit(suspects)
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
-        prior = {0b01: _ONE_HALF, 0b10: _ONE_HALF, 0b11: _BOTH, 0: _NEITHER}
+        # The fewer are left, the less likely are two among them.
+        both = _BOTH * len(suspects) / len(self._rest) + _NEITHER / 10
+        prior = {0b01: _ONE_HALF, 0b10: _ONE_HALF, 0b11: both, 0: _NEITHER}
         while True:
             self.purpose, self.left = "halves", frozenset(suspects)
-            at, good, only_with = yield from self._decide(halves, prior, [(0, 1)])
-            if at is None:
-                self.purpose = "check"
-                if not (yield from self._is_bad(suspects)):
-                    return None
-                return (yield from self._crossed(*halves))
+            at, good, fill = yield from self._decide(halves, prior, [(0, 1)])
+            if at is None and fill:
+                return (yield from self._narrow(fill))
             before = self.cleared
             self.cleared |= frozenset(unit for other in good for unit in halves[other])
-            if only_with:
-                culprit = yield from self._crossed(halves[at], only_with)
-            else:
-                culprit = yield from self._narrow(halves[at])
-            if culprit is not None:
-                return culprit
-            # The half was suspected wrongly, and the other one perhaps cleared wrongly.
-            self.cleared = before & self.cleared
+            if at is not None:
+                culprit = yield from self._crossed(halves[at], fill) if fill else self._narrow(halves[at])
+                if culprit is not None:
+                    return culprit
+            # Neither half is bad: one was suspected wrongly, or both are bad only together.
+            self.purpose, self.left, self.cleared = "check", frozenset(suspects), before & self.cleared
+            whole, _, fill = yield from self._decide([suspects], {1: 0.5, 0: 0.5}, [(0, -1)])
+            if fill:
+                return (yield from self._narrow(fill) if whole is None else self._crossed(suspects, fill))
+            if whole is None:
+                return None
+            if at is None:
+                return (yield from self._crossed(*halves))
 
     def _crossed(self, a: Units, b: Units) -> Generator[list[Trial], Outcomes, Culprit | None]:
         """Return the culprit of a group that is bad though its two parts are good; None if it is not found again."""
@@ -172,9 +181,8 @@ class Halving:
         if len(a) == len(b) == 1:
             # One of them may be bad alone.
             prior = {0: _SINGLE, 0b01: (1 - _SINGLE) / 2, 0b10: (1 - _SINGLE) / 2}
-            at, _, only_with = yield from self._decide([a, b], prior, [(0, 1)], _SURER)
-            alone = at is not None and not only_with
-            return (yield from self._checked((a, b)[at or 0] if alone else a + b))
+            at, _, fill = yield from self._decide([a, b], prior, [(0, 1)], _SURER)
+            return (yield from self._checked((a, b)[at] if at is not None and not fill else a + b))
         parts = [[half for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half] for part in (a, b)]
         pairs = list(itertools.product(*parts))
         # Groups that share no unit are tested side by side.
@@ -183,10 +191,12 @@ class Halving:
         prior |= {1 << i | 1 << j: _TWO for i, j in itertools.combinations(range(len(pairs)), 2)}
         while True:
             self.purpose = "crossing"
-            at, _, only_with = yield from self._decide([x + y for x, y in pairs], prior, rounds, _SURER)
+            at, _, fill = yield from self._decide([x + y for x, y in pairs], prior, rounds, _SURER)
+            if at is None and fill:
+                return (yield from self._narrow(fill))
             if at is None:
                 return Culprit(tuple(sorted(a + b)), whole=True) if len(a + b) == len(self._rest) else None
-            x, y = (sum(pairs[at], ()), only_with) if only_with else pairs[at]
+            x, y = (sum(pairs[at], ()), fill) if fill else pairs[at]
             before = self.cleared
             self.cleared |= frozenset(a + b) - frozenset(x + y)
             culprit = yield from self._crossed(x, y)
@@ -197,9 +207,9 @@ class Halving:
     def _checked(self, units: Units) -> Generator[list[Trial], Outcomes, Culprit | None]:
         """Return the units as a culprit if they make groups bad that are good without them."""
         self.purpose = "check"
-        at, _, only_with = yield from self._decide([units], {1: _SINGLE, 0: 1 - _SINGLE}, [(0, -1)], _CERTAIN)
-        if only_with:
-            return (yield from self._crossed(units, only_with))
+        at, _, fill = yield from self._decide([units], {1: _SINGLE, 0: 1 - _SINGLE}, [(0, -1)], _CERTAIN)
+        if fill:
+            return (yield from self._narrow(fill) if at is None else self._crossed(units, fill))
         return None if at is None else Culprit(tuple(sorted(units)))
 
     def _decide(
@@ -221,15 +231,16 @@ class Halving:
         """
         count = len(parts)
         # With -1, a group of fill-ins alone is as large as the others.
-        fills = self._fill(min(map(len, parts)) if -1 not in rounds[0] else 0, 2)
-        fills = [fill[: math.ceil(len(fill) * share)] for fill in fills]
+        fills = self._fill(min(map(len, parts)) if -1 not in rounds[0] else 0, share)
         sides = [at for at in (0, 1) if fills[at]]
         #: Explanations: sets of parts and fill-ins, as bits; a group that has all of a set is bad.
         weights: dict[tuple[int, ...], float] = {}
         for mask, weight in prior.items():
             bad = [1 << at for at in range(count) if mask >> at & 1]
             for spoiled in itertools.chain.from_iterable(itertools.combinations(sides, n) for n in range(3)):
-                weights[*bad, *(1 << count + at for at in spoiled)] = weight * _SPOILED ** len(spoiled)
+                # What is good was suspected because of a fill-in: then one of them is bad.
+                share_of = _ASTRAY if not bad and len(spoiled) == 1 else _SPOILED ** len(spoiled)
+                weights[*bad, *(1 << count + at for at in spoiled)] = weight * share_of
         together = [(at, side, (1 << at | 1 << count + side,)) for at in range(count) for side in sides]
         weights |= {bad: _WITH_FILL for _, _, bad in together}
         for turn in range(_PATIENCE):
@@ -240,19 +251,20 @@ class Halving:
             total = sum(weights.values())
             shares = [sum(w for sets, w in weights.items() if 1 << at in sets) / total for at in range(count + 2)]
             none = sum(w for sets, w in weights.items() if not any(one & (1 << count) - 1 for one in sets)) / total
-            for fill, spoiled_share in zip(fills, shares[count:], strict=True):
-                self.cleared -= frozenset(fill if spoiled_share > _SURE else ())
             worst = max(range(count), key=shares.__getitem__)
-            if max(none, shares[worst]) >= sure:
-                good = tuple(at for at in range(count) if shares[at] < 1 - _SURE)
-                return _Decision(worst if shares[worst] >= sure else None, good)
+            if shares[worst] >= sure:
+                return _Decision(worst, tuple(at for at in range(count) if shares[at] < 1 - _SURE))
             for at, side, bad_sets in together:
                 if weights[bad_sets] / total >= sure:
                     self.cleared -= frozenset(fills[side])
                     return _Decision(at, (), fills[side])
-            if max(shares[count:]) > _SURE:
-                break
-        # A fill-in is bad, or several are so together: others, and fewer of them.
+            for side in sides:
+                if none >= sure and shares[count + side] > _PROBABLE:
+                    self.cleared -= frozenset(fills[side])
+                    return _Decision(None, (), fills[side])
+            if none >= sure:
+                return _Decision(None)
+        # It is none of these: other fill-ins, and fewer of them.
         return (yield from self._decide(parts, prior, rounds, sure, share / 2))
 
     def _turn(

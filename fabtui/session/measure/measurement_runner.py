@@ -496,13 +496,12 @@ class MeasurementRunner:
         culprits = await Bisection(self._context, test, units, begin, *limits).run()
         ranks = list(units.values())
         named = {unit for culprit in culprits for unit in culprit.units}
-        other = next((unit for unit in range(len(ranks)) if unit not in named), None)
-        pairs = set[Pair]()
+        others = [unit for unit in range(len(ranks)) if unit not in named][:1]
+        pairs: list[Pair] = []
         for culprit in culprits:
-            ends = culprit.units if len(culprit.units) > 1 else (*culprit.units, *([] if other is None else [other]))
-            pairs |= {
-                tuple(sorted(pair)) for a, b in itertools.combinations(ends[:2], 2) for pair in zip(ranks[a], ranks[b])
-            }
+            a, b, *_ = *culprit.units, *others, None
+            if a is not None and b is not None:
+                pairs += [(min(pair), max(pair)) for pair in zip(ranks[a], ranks[b], strict=False)]
         if pairs:
             await self.pairs_alone(sorted(pairs)[:MAX_SUSPECTS])
 

