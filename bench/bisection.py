@@ -2,8 +2,8 @@
 
     python bench/bisection.py [--nodes 1024] [--seeds 200] [--noise 0.05]
 
-A group is bad if it has a culprit, both nodes of a pair that is bad only together, or, where all are bad only together,
-more than half of the nodes. A test is wrong with the probability of the noise. No node is asked.
+A group is bad if it has a culprit, or both nodes of a pair that is bad only together. Where all are bad only together,
+it has more than half of the nodes. A test is wrong with the probability of the noise. No node is asked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BAR_RIGHT = 0.95
 
 
 class Case(NamedTuple):
-    """What is planted: nodes that are bad alone, pairs that are bad together, or all together."""
+    """Number of planted nodes that are bad alone, and of pairs that are bad together; or all are."""
 
     name: str
     alone: int = 0

@@ -247,7 +247,7 @@ def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, in
 
 def _permuted(endpoints: Sequence[Endpoint], leaves: Mapping[int, str]) -> Iterator[Pair]:
     """Yield each endpoint with one of its rail half the fabric away, and with one of another rail, which differs."""
-    # Nodes of a leaf switch stand together, so that half the list away is another one.
+    # Nodes of a leaf switch stand together, so that half the list away is a different switch.
     nodes = sorted(_by_node(endpoints), key=lambda node: leaves.get(node[0].number, ""))
     for at, node in enumerate(nodes if len(nodes) > 1 else ()):
         far, across = nodes[(at + len(nodes) // 2) % len(nodes)], nodes[(at + len(nodes) // 4 + 1) % len(nodes)]
@@ -293,7 +293,7 @@ def suspect_pairs(bad: Sequence[Pair], endpoints: Sequence[Endpoint], tested: Co
     chosen = PairSet((a, b) for at, a in enumerate(suspects) for b in suspects[at + 1 :])
     for at, suspect in enumerate(suspects):
         for turn in range(HEALTHY_PARTNERS):
-            # Spread over the fabric, and another one for each suspect.
+            # Spread over the fabric, and different for each suspect.
             other = healthy[(at + turn * len(healthy) // HEALTHY_PARTNERS) % len(healthy)].number
             if node[other] != node[suspect]:
                 chosen.add(suspect, other)

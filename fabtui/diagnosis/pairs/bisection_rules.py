@@ -56,8 +56,10 @@ def outcome_sentence(model: Model) -> str:
         return ""
     last, total = log.last, len(log.start.units)
     if last is None or not last.outcome:
-        left = total if last is None else len(last.left)
-        return f"searching what makes {log.start.collective} slow: {left} of {total} are left"
+        left, culprits = (total, ()) if last is None else (len(last.left), last.culprits)
+        known = " and of ".join(because(model, log.names(culprit)) for culprit in culprits)
+        slow = f"searching what makes {one_line(log.start.collective, 20)} slow"
+        return f"{slow}{f' besides {known}' if known else ''}: {left} of {total} are left"
     if last.outcome == "undecided":
         return f"the search has no answer: {one_line(last.problem or 'unknown', 200)}"
     if last.outcome == "nothing":

@@ -15,8 +15,8 @@ from fabtui.screen.views.detail_base import DetailScreen
 
 _EXPLAINED = (
     "A collective of many can be slow or fail though no pair of nodes shows why. The search halves the nodes, tests "
-    "both halves side by side, fills them up with nodes that were cleared, and goes on with the half that is bad. It "
-    "also finds two nodes that are bad only together, and says so if only all together are bad."
+    "both halves side by side, fills them up with nodes that were cleared, and continues in the half that is bad. It "
+    "also finds two nodes that are bad only together, and reports if only all together are bad."
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fabtui.model.endpoints import Endpoint
@@ -34,7 +35,7 @@ class Bisection:
         test: The collective, with one message size.
         units: The ranks of each unit.
         begin: Called with the ranks of the groups of each round, before it.
-        slow_below: Share of the best value of groups of this size below which one is slow.
+        slow_below: Share of the usual value of good groups of this size below which one is slow.
         least: Value (GB/s) below which a group is slow, instead.
     """
 
@@ -52,7 +53,7 @@ class Bisection:
         self._slow_below, self._least = slow_below, least
         self._halving = Halving(len(self._names))
         self._number = -1
-        self._best: dict[int, float] = {}  #: Best value of groups by their number of ranks.
+        self._values: list[tuple[int, float]] = []  #: Number of ranks and value of all groups.
 
     async def run(self) -> list[Culprit]:
         """Search; return what was found, none if only all together are bad."""
@@ -101,8 +102,7 @@ class Bisection:
         results = [rows[0] for rows in await run_side_by_side(self._context, tests, self._begin)]
         for group, row in zip(tests, results, strict=True):
             if row.verdict is Verdict.OK and row.value is not None:
-                count = len(group.ranks)
-                self._best[count] = max(self._best.get(count, 0.0), row.value)
+                self._values.append((len(group.ranks), row.value))
         # All results first: one of them may be what the others are compared with.
         verdicts = [self._verdict(len(group.ranks), row) for group, row in zip(tests, results, strict=True)]
         self._emit(
@@ -123,8 +123,10 @@ class Bisection:
     def _verdict(self, ranks: int, row: Measurement) -> Verdict:
         if row.verdict is not Verdict.OK or row.value is None:
             return row.verdict
-        alike = (value for count, value in self._best.items() if max(count, ranks) <= _ALIKE * min(count, ranks))
-        least = self._least if self._least is not None else self._slow_below * max(alike)
+        alike = [value for count, value in self._values if max(count, ranks) <= _ALIKE * min(count, ranks)]
+        # A single value may be high by chance.
+        usual = statistics.median(value for value in alike if value >= max(alike) / 2)
+        least = self._slow_below * usual if self._least is None else self._least
         return Verdict.SLOW if row.value < least else Verdict.OK
 
     def _emit(self, groups: list[BisectGroup], outcome: str = "", problem: str = "") -> None:

@@ -1,7 +1,7 @@
 """Search by halves for what makes a group of many bad, though no pair of it is: units, two that are bad only together.
 
-Halves are tested side by side. A half is filled up with cleared units, so that the number of units stays the same, and
-the fill-ins change sides when a test is repeated. Single tests may be wrong: each step is repeated until one
+Halves are tested side by side. A half is filled up with cleared units: the number of units stays the same. The fill-ins
+change sides when a test is repeated. Single tests may be wrong: each step is repeated until one
 explanation is likely enough, by Bayes' theorem over the parts that are tested. What turns out to be good after all
 leads back to where it was suspected first.
 """
@@ -148,7 +148,7 @@ class Halving:
         if len(suspects) == 1:
             return (yield from self._checked(suspects))
         if len(suspects) < FEWEST and len(self.cleared) < 2:
-            # Nothing is left to tell them apart.
+            # Nothing is left that could separate them.
             return Culprit(suspects)
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
         # The fewer are left, the less likely are two among them.
@@ -225,7 +225,7 @@ class Halving:
         Args:
             parts: Units of each part.
             prior: Probability of each set of bad parts, as bits.
-            rounds: The parts that are tested side by side, in turns; -1 is none, for fill-ins alone.
+            rounds: The parts that are tested side by side, in turns; -1 for fill-ins alone.
             sure: Probability that is enough.
             share: Share of the fill-ins that are taken.
         """
@@ -264,7 +264,7 @@ class Halving:
                     return _Decision(None, (), fills[side])
             if none >= sure:
                 return _Decision(None)
-        # It is none of these: other fill-ins, and fewer of them.
+        # No explanation is likely: other fill-ins, and fewer of them.
         return (yield from self._decide(parts, prior, rounds, sure, share / 2))
 
     def _turn(

@@ -60,6 +60,7 @@ from fabtui_node.protocol import ErrorKind
 SLOW_BELOW = {"gloo": 0.2}
 #: Verdicts of pairs that may pass later; wrong data is certain.
 FAILED = (Verdict.FAILED, Verdict.TIMEOUT)
+GROUP_SLOW_BELOW = {"gloo": 0.1}
 USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair, and for the test of one whose path the mesh found bad.
@@ -492,7 +493,7 @@ class MeasurementRunner:
         ready, options = self._context.ready(), self._options
         units = units_of([end for end in self._context.endpoints if end.number in ready])
         test, begin = self._largest_test(options.collectives[0]), self._kept.begin_groups
-        limits = SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW), options.bisect_below
+        limits = GROUP_SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW), options.bisect_below
         culprits = await Bisection(self._context, test, units, begin, *limits).run()
         ranks = list(units.values())
         named = {unit for culprit in culprits for unit in culprit.units}

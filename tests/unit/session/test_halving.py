@@ -1,4 +1,4 @@
-"""The search by halves: what it names, of what it tells groups apart, and that noise does not lead it astray."""
+"""The search by halves: what it names, that groups are disjoint, and that noise does not lead it astray."""
 
 from __future__ import annotations
 
