@@ -80,6 +80,8 @@ def share_texts(value: dict[str, Any]) -> None:
 class Model:
     """State of a session, changed by events only."""
 
+    plan: str = ""  #: Which pairs the sweep tests, if not all.
+
     def __init__(self) -> None:
         self.version = 0  #: Incremented by each event.
         self._has_new_pairs = False
@@ -118,7 +120,6 @@ class Model:
         self.suspects: dict[tuple[str, str], str] = {}
         #: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         self.inferred_leaves = False
-        self.plan = ""  #: Which pairs the sweep tests, if not all.
         self.comparison: list[str] = []  #: Arms of an A/B comparison, the reference first; empty without one.
         self.baseline: Baseline | None = None  #: Earlier session to compare with, or None; set by the front end.
         self.past: FindingPast | None = None  #: All earlier sessions of the site, or None; set by the front end.
@@ -136,14 +137,11 @@ class Model:
         self.counters = CounterLog()  #: Counter deltas of nodes.
         self.growth = GrowthLog()  #: Growth of all counters of nodes, by phase.
         self.job = JobEvidenceLog()  #: Evidence about a running job on the nodes.
-        self.bisection = BisectionLog()  #: Latest search for what makes a collective over many slow or fail.
-        self._on_bisecting = self.bisection.begin
-        self._on_bisect = self.bisection.take
-        self._on_job = self.job.take
-        self._on_experiment = self.experiments.add
-        self._on_command = self.commands.start
-        self._on_output = self.commands.end
+        self.bisection = BisectionLog()
+        self._on_bisecting, self._on_bisect = self.bisection.begin, self.bisection.take
+        self._on_job, self._on_experiment = self.job.take, self.experiments.add
         self._on_acknowledged = self.acknowledgements.take
+        self._on_command, self._on_output = self.commands.start, self.commands.end
 
     def apply(self, event: Event) -> None:
         """Apply one event by the method ``_on_KIND`` of its kind; unknown kinds are ignored.
