@@ -491,20 +491,20 @@ class MeasurementRunner:
         """Search by halves for what makes the first collective slow or fail, and test pairs of what was found."""
         await self._context.settled()
         ready, options = self._context.ready(), self._options
-        units = units_of([end for end in self._context.endpoints if end.number in ready])
+        places = {name: at for at, name in enumerate(self._model.nodes)}
+        here = [end for end in self._context.endpoints if end.number in ready]
+        units = units_of(sorted(here, key=lambda end: (places[end.node], end.number)))
         test, begin = self._largest_test(options.collectives[0]), self._kept.begin_groups
         limits = GROUP_SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW), options.bisect_below
         culprits = await Bisection(self._context, test, units, begin, *limits).run()
         ranks = list(units.values())
         named = {unit for culprit in culprits for unit in culprit.units}
-        others = [unit for unit in range(len(ranks)) if unit not in named][:1]
-        pairs: list[Pair] = []
-        for culprit in culprits:
-            a, b, *_ = *culprit.units, *others, None
-            if a is not None and b is not None:
-                pairs += [(min(pair), max(pair)) for pair in zip(ranks[a], ranks[b], strict=False)]
-        if pairs:
-            await self.pairs_alone(sorted(pairs)[:MAX_SUSPECTS])
+        others = [unit for unit in range(len(ranks)) if unit not in named]
+        ends = [two for culprit in culprits for two in [*itertools.pairwise([*culprit.units, *others[:1]])][:1]]
+        # With good pairs of others, which show what is usual.
+        ends += itertools.pairwise(others[:4] if culprits else ())
+        if pairs := unordered(pair for a, b in ends for pair in zip(ranks[a], ranks[b], strict=False)):
+            await self.pairs_alone(pairs[:MAX_SUSPECTS])
 
     async def _suspects(self, swept: PairSet, doubtful: Set[Pair] = frozenset()) -> None:
         """Test bad pairs again, alone, then their ends with other partners; dead ``doubtful`` ones are certain."""
