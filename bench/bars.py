@@ -1,7 +1,5 @@
 """Comparison of a measured value with its bar; every benchmark prints it in the same words."""
 
-from __future__ import annotations
-
 MISSED = "MISSED"
 
 

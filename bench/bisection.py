@@ -6,8 +6,6 @@ A group is bad if it has a culprit, or both nodes of a pair that is bad only tog
 it has more than half of the nodes. A test is wrong with the probability of the noise. No node is asked.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random

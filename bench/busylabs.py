@@ -6,8 +6,6 @@ hundredth of the others because a rank waits for a core. For some seconds one ra
 asked.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

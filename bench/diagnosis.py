@@ -9,8 +9,6 @@ facts of a node may name the fact in its title or evidence. Racks of trays that 
 ``bench/racks.py``, labs of CPU ranks on busy cores from ``bench/busylabs.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools
@@ -28,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bars import held
 from busylabs import LABS, BusyLab
-from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
+from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, port_down, shape, slow
 from racks import FAULTS, RACKS, Planted, racks_of, two_faults
 
 from fabtui.diagnosis.diagnosis import diagnose
@@ -97,8 +95,6 @@ KINDS: list[Kind] = []
 def planted(
     name: str, accepts: Callable[[Shape], bool] = lambda shape: True, least_nodes: int = 2, **fixed: Any
 ) -> Callable[[Make], Make]:
-    """Register a function that plants a fault."""
-
     def register(make: Make) -> Make:
         KINDS.append(Kind(name, make, least_nodes, fixed, accepts))
         return make
@@ -125,10 +121,6 @@ def _error(a: Endpoint, b: Endpoint) -> str:
 
 def _dead(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool]) -> None:
     fabric.plan.errors.append(lambda a, b, layer: _error(a, b) if true(a, b) else None)
-
-
-def _slow(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool], factor: float) -> None:
-    fabric.plan.factors.append(lambda a, b, loaded: factor if true(a, b) else 1.0)
 
 
 def _factor(fabric: Fabric, chance: random.Random) -> float:
@@ -215,14 +207,14 @@ def endpoint_one_way(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("endpoint slow", least_nodes=3)
 def endpoint_slow(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), _factor(fabric, chance)
-    _slow(fabric, lambda a, b: end in (a, b), factor)
+    slow(fabric, lambda a, b: end in (a, b), factor)
     return Truth(f"{end} slow x{factor:.2f}", _as_endpoint(fabric, end), "slow")
 
 
 @planted("GPU throttled", least_nodes=2, accepts=lambda s: s.gpus > 1)
 def throttled(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), _factor(fabric, chance)
-    _slow(fabric, lambda a, b: end in (a, b), factor)
+    slow(fabric, lambda a, b: end in (a, b), factor)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         probed["gpuload"]["gpus"][end.index]["reasons"] = ["hw_slowdown", "hw_thermal_slowdown"]
@@ -250,7 +242,7 @@ def xid(fabric: Fabric, chance: random.Random) -> Truth:
 def pcie_width(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     pcie = fabric.shape.pcie
-    _slow(fabric, lambda a, b: end in (a, b) and (_off(a, b) or pcie), 0.3)
+    slow(fabric, lambda a, b: end in (a, b) and (_off(a, b) or pcie), 0.3)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         probed["gpuload"]["gpus"][end.index]["pcie"]["width"] = 4
@@ -262,7 +254,7 @@ def pcie_width(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("NVLink degraded on a GPU", accepts=lambda s: s.gpus >= 4, pcie=False)
 def nvlink(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
-    _slow(fabric, lambda a, b: end in (a, b) and not _off(a, b), 0.5)
+    slow(fabric, lambda a, b: end in (a, b) and not _off(a, b), 0.5)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         for link in probed["nvlink"]["gpus"][end.index]["links"][:9]:
@@ -294,39 +286,29 @@ def nic_dead(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("NIC slow", least_nodes=3)
 def nic_slow(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), _factor(fabric, chance)
-    _slow(fabric, _own_nic(end), factor)
+    slow(fabric, _own_nic(end), factor)
     return Truth(f"{_nic_name(end)} slow x{factor:.2f}", _as_nic(fabric, end), "slow")
 
 
 @planted("NIC slow, one direction", least_nodes=3)
 def nic_one_way_slow(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor, side = _end(fabric, chance), _factor(fabric, chance), chance.choice((0, 1))
-    _slow(fabric, lambda a, b: _off(a, b) and (a, b)[side].node == end.node and (a, b)[side].nic == end.nic, factor)
+    slow(fabric, lambda a, b: _off(a, b) and (a, b)[side].node == end.node and (a, b)[side].nic == end.nic, factor)
     return Truth(f"{_nic_name(end)} slow one way", _as_nic(fabric, end), "send|receive|direction")
 
 
 @planted("port down", least_nodes=3, accepts=lambda s: s.net != "tcp")
-def port_down(fabric: Fabric, chance: random.Random) -> Truth:
+def dead_port(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     _cut(fabric, _own_nic(end))
-
-    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
-        for port in inventory["ib"]:
-            if port["ca"] == end.nic:
-                port["state"] = "Down"
-        for ca in probed["ibstat"]["cas"]:
-            if ca["ca"] == end.nic:
-                ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
-        inventory["nics"][int(str(end.nic).rpartition("_")[2])]["state"] = "down"
-
-    _look(fabric, end.node, change)
+    port_down(fabric, end)
     return Truth(f"{_nic_name(end)} port down", _as_nic(fabric, end), "down|Disabled")
 
 
 @planted("IB link at x2", least_nodes=3, accepts=lambda s: s.net == "ib" and s.gpus // s.gpus_per_nic > 1)
 def width(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
-    _slow(fabric, _own_nic(end), 0.5)
+    slow(fabric, _own_nic(end), 0.5)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         for port in inventory["ib"]:
@@ -343,7 +325,7 @@ def width(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("IB symbol errors", least_nodes=3, accepts=lambda s: s.net == "ib")
 def symbols(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), chance.uniform(0.72, 0.95)
-    _slow(fabric, _own_nic(end), factor)
+    slow(fabric, _own_nic(end), factor)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         counters = {"symbol_error": 65535, "link_error_recovery": 20, "port_rcv_errors": 4000}
@@ -364,7 +346,7 @@ def rail_dead(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("rail slow", least_nodes=3, accepts=lambda s: s.gpus // s.gpus_per_nic > 2 and s.net != "tcp")
 def rail_slow(fabric: Fabric, chance: random.Random) -> Truth:
     rail, factor = _end(fabric, chance).rail, _factor(fabric, chance)
-    _slow(fabric, _on_rail(rail), factor)
+    slow(fabric, _on_rail(rail), factor)
     return Truth(f"rail {rail} slow", (("rail", str(rail)),), "slow")
 
 
@@ -378,7 +360,7 @@ def node_dead(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("node slow", least_nodes=3)
 def node_slow(fabric: Fabric, chance: random.Random) -> Truth:
     node, factor = _end(fabric, chance).node, _factor(fabric, chance)
-    _slow(fabric, _across(node), factor)
+    slow(fabric, _across(node), factor)
     return Truth(f"{node} slow", (("node", node), *((("gpu", f"{node}:0"),) if _one_gpu(fabric) else ())), "slow")
 
 
@@ -393,7 +375,7 @@ def node_lost(fabric: Fabric, chance: random.Random) -> Truth:
 def tcp_fallback(fabric: Fabric, chance: random.Random) -> Truth:
     node = _end(fabric, chance).node
     true = _across(node)
-    _slow(fabric, true, chance.uniform(1.5, 4) / 46)
+    slow(fabric, true, chance.uniform(1.5, 4) / 46)
     fabric.plan.transports.append(lambda a, b: "NET/Socket/0" if true(a, b) else None)
     return Truth(f"{node} over TCP", (("node", node),), "Socket")
 
@@ -402,7 +384,7 @@ def tcp_fallback(fabric: Fabric, chance: random.Random) -> Truth:
 def gdr_off(fabric: Fabric, chance: random.Random) -> Truth:
     node, factor = _end(fabric, chance).node, chance.uniform(0.35, 0.6)
     true = _across(node)
-    _slow(fabric, true, factor)
+    slow(fabric, true, factor)
     fabric.plan.transports.append(lambda a, b: "NET/IB/0" if true(a, b) else None)
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
@@ -415,7 +397,7 @@ def gdr_off(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("halves of a node slow", least_nodes=3, accepts=lambda s: s.gpus >= 4)
 def halves(fabric: Fabric, chance: random.Random) -> Truth:
     node, factor = _end(fabric, chance).node, _factor(fabric, chance)
-    _slow(fabric, lambda a, b: a.node == b.node == node and fabric.half(a) != fabric.half(b), factor)
+    slow(fabric, lambda a, b: a.node == b.node == node and fabric.half(a) != fabric.half(b), factor)
     return Truth(f"halves of {node} slow", (("halves", node),), "slow")
 
 
@@ -536,7 +518,7 @@ def node_pair_one_way(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("node pair slow", least_nodes=4)
 def node_pair_slow(fabric: Fabric, chance: random.Random) -> Truth:
     nodes, factor = _two_nodes(fabric, chance), _factor(fabric, chance)
-    _slow(fabric, lambda a, b: {a.node, b.node} == set(nodes), factor)
+    slow(fabric, lambda a, b: {a.node, b.node} == set(nodes), factor)
     return Truth(f"{nodes} slow", _as_node_pair(fabric, nodes), "slow")
 
 
@@ -550,7 +532,7 @@ def pair_dead(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("single pair slow", least_nodes=3, accepts=lambda s: s.gpus > 1)
 def pair_slow(fabric: Fabric, chance: random.Random) -> Truth:
     a, b = chance.sample(fabric.ends, 2)
-    _slow(fabric, lambda x, y: {x, y} == {a, b}, _factor(fabric, chance))
+    slow(fabric, lambda x, y: {x, y} == {a, b}, _factor(fabric, chance))
     names = (" - ".join(sorted((str(a), str(b)))), f"{a} > {b}", f"{b} > {a}")
     return Truth(f"{a} - {b} slow", tuple(("pair", name) for name in names), "slow")
 
@@ -586,7 +568,7 @@ def _cut_names(fabric: Fabric) -> list[str]:
 @planted("inter-leaf slow", least_nodes=4, leaves=2)
 def leaf_slow(fabric: Fabric, chance: random.Random) -> Truth:
     factor = _factor(fabric, chance)
-    _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node), factor)
+    slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node), factor)
     # A designed taper has the same results: the finding names the cut and both causes.
     return Truth("inter-leaf slow", tuple(("leaf-cut", name) for name in _cut_names(fabric)), separable=False)
 
@@ -594,7 +576,7 @@ def leaf_slow(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("uplinks of a leaf degraded", least_nodes=8, leaves=4, accepts=lambda s: s.nodes % 4 == 0)
 def leaf_degraded(fabric: Fabric, chance: random.Random) -> Truth:
     leaf, factor = chance.randrange(4), _factor(fabric, chance)
-    _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and leaf in _leaves(fabric, a, b), factor)
+    slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and leaf in _leaves(fabric, a, b), factor)
     mine = fold([name for name in fabric.names if fabric.leaf(name) == leaf])
     names = [("leaf", mine), ("leaf", f"leaf{leaf}")]
     if not fabric.shape.leaves_known:
@@ -611,7 +593,7 @@ def _leaves(fabric: Fabric, a: Endpoint, b: Endpoint) -> tuple[int, int]:
 @planted("inter-leaf slow one way", least_nodes=4, leaves=2)
 def leaf_one_way(fabric: Fabric, chance: random.Random) -> Truth:
     factor, way = _factor(fabric, chance), chance.choice(((0, 1), (1, 0)))
-    _slow(fabric, lambda a, b: _leaves(fabric, a, b) == way, factor)
+    slow(fabric, lambda a, b: _leaves(fabric, a, b) == way, factor)
     sides = [fold([n for n in fabric.names if fabric.leaf(n) == leaf]) for leaf in way]
     names = (" > ".join(sides), " > ".join(f"leaf{leaf}" for leaf in way))
     return Truth("inter-leaf slow one way", tuple(("leaf-cut", name) for name in names))
@@ -622,7 +604,7 @@ def uplink_degraded(fabric: Fabric, chance: random.Random) -> Truth:
     factor, share = _factor(fabric, chance), chance.uniform(0.25, 0.5)
     # Each connection keeps the uplink that its addresses and ports choose.
     hit = {(str(a), str(b)): chance.random() < share for a in fabric.ends for b in fabric.ends}
-    _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and hit[str(a), str(b)], factor)
+    slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and hit[str(a), str(b)], factor)
     return Truth("one of the uplinks degraded", tuple(("leaf-cut", name) for name in _cut_names(fabric)))
 
 
@@ -654,7 +636,7 @@ def world(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("GPU busy with another process", least_nodes=2, accepts=lambda s: s.gpus > 1)
 def busy(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
-    _slow(fabric, lambda a, b: end in (a, b), _factor(fabric, chance))
+    slow(fabric, lambda a, b: end in (a, b), _factor(fabric, chance))
 
     def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         process = {"pid": 4711, "name": "python", "user": "eve", "memory": 40 << 30}
@@ -730,7 +712,6 @@ def serious(found: list[Found]) -> list[Found]:
 
 
 def single(seeds: int, only: str, show: bool) -> None:
-    """Plant each kind alone."""
     totals = [0, 0, 0, 0]
     print(f"{'planted':34} {'n':>3} {'first':>5} {'in 3':>5} {'tie':>4} {'silent':>6} {'shown':>6}")
     for kind in (one for one in KINDS if only in one.name):
@@ -796,7 +777,6 @@ def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int, 
 
 
 def several(seeds: int, show: bool) -> None:
-    """Plant two and three faults at once."""
     places = ("endpoint", "NIC", "rail", "node", "node pair", "single pair")
     kinds = [
         kind for kind in KINDS if kind.name in {f"{place} {state}" for place in places for state in ("dead", "slow")}
@@ -926,17 +906,15 @@ def labs(seeds: int, only: str, show: bool) -> None:
 
 
 def lab_fault(kind: str, lab: BusyLab, chance: random.Random) -> Truth:
-    """Plant a fault of a kind into a lab."""
     if kind != "NIC slow":
         return next(one for one in KINDS if one.name == kind).make(lab, chance)
     end = _end(lab, chance)
-    _slow(lab, _own_nic(end), _LAB_FACTOR)
+    slow(lab, _own_nic(end), _LAB_FACTOR)
     nodes = (("node", end.node),) if lab.shape.gpus == 1 else ()
     return Truth(f"NIC of {end} slow", (("nic", _nic_name(end)), ("gpu", str(end)), *nodes))
 
 
 def rack_truth(planted: Planted) -> Truth:
-    """Return what was planted into racks."""
     text, subjects, words, _ = planted
     return Truth(text, subjects, words)
 

@@ -9,8 +9,6 @@ The output is one line of JSON, in seconds: processor time, user and system, of 
 imports, and of its children (``ssh -G``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import json

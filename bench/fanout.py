@@ -12,8 +12,6 @@ The ratio is of the same round; the median counts. Processor time is user and sy
 work on the machine only adds to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

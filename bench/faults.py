@@ -9,8 +9,6 @@ are for comparison and have no bound.
 rankfaults.py measures what a fault of a rank host costs without real processes; here it is measured with them.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -88,7 +86,6 @@ class Place:
         self.config = self.field.config()
 
     def connector(self) -> Connector:
-        """Return a connector with the limits of a session."""
         return Connector(ConnectorOptions(ssh_config=self.config, remote_python=sys.executable), lambda _: None)
 
     async def gone(self) -> float:
@@ -101,7 +98,6 @@ class Place:
 
 @contextlib.contextmanager
 def place(count: int, **faults: bool) -> Iterator[Place]:
-    """Run servers in a folder of their own."""
     with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
         made = Place(Path(folder), count, **faults)
         try:
@@ -173,8 +169,6 @@ def run_clush(where: Place, command: str, *options: str) -> tuple[list[float], f
 
 
 def hanging() -> Iterator[Row]:
-    """One of eight nodes accepts connections and is silent."""
-
     async def of_fabtui() -> tuple[float, float, float]:
         reach = where.connector()
         try:
@@ -255,7 +249,6 @@ def killed_and_stopped() -> Iterator[Row]:
 
 
 def controller() -> Iterator[Row]:
-    """The controller is killed or stopped."""
     for name, number, bound in (("killed", signal.SIGKILL, 0.0), ("stopped", signal.SIGSTOP, 10.0)):
         with place(2) as where:
             argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n0,n1", "--ssh-config", str(where.config)]
@@ -307,8 +300,6 @@ def flooding() -> Iterator[Row]:
 
 
 def returning() -> Iterator[Row]:
-    """A server stops and starts again."""
-
     async def measure() -> tuple[float, float]:
         server = where.servers[1]
         options = SessionOptions(

@@ -6,8 +6,6 @@ process time, including all of Textual's work and its writer thread. The best of
 on the machine only adds to it. bench/startup.py measures the first frame, bench/live.py keys under load.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -38,7 +36,6 @@ NODES, IDLE_NODES = 8, 2
 
 
 def child(args: argparse.Namespace) -> None:
-    """Be one of the apps."""
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     # Frames follow each other at once, so that what is measured is work and not waking up.
@@ -109,7 +106,6 @@ def synthetic_source(count: int) -> Any:
             self.lines: dict[int, list[str]] = {}
 
         def mix(self) -> None:
-            """Give cells different verdicts."""
             block = bytes(random.choices(palette, k=4093))
             self.slots = bytearray(block * (count * count // 4093 + 3))[: count * count + 4096]
 
@@ -142,7 +138,6 @@ def synthetic_source(count: int) -> Any:
 
 
 def grid_child(count: int, frames: int) -> dict[str, float]:
-    """Measure our grid alone."""
     from rich.color import ColorSystem
     from textual.app import App, ComposeResult
     from textual.screen import Screen
@@ -217,7 +212,6 @@ def idle_child() -> None:
 
 
 def model_child() -> dict[str, float]:
-    """Measure a frame of the whole app over a real model."""
     from fabtui.screen.app import FabricApp
     from fabtui.screen.context import ScreenSettings
     from tests.screen.fakefeed import FakeFeed, big_sweep
@@ -245,7 +239,6 @@ def model_child() -> dict[str, float]:
 
 
 def measured(kind: str, count: int, frames: int) -> dict[str, float]:
-    """Run a child on a pseudo-terminal and return what it measured."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         terminal = Terminal(
@@ -278,7 +271,6 @@ def watch_idle() -> tuple[int, float]:
 
 
 def verdict(value: float, bar: float) -> str:
-    """Return how a value stands to its bar."""
     return f"{value:8.2f}  bar {bar:g}  {held(value, bar)}"
 
 

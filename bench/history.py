@@ -9,8 +9,6 @@ found with its rule, identity and date, and nothing else is. Dates of drifts may
 noise slowly.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random
@@ -82,7 +80,6 @@ class Site:
         self.before = 0.0
 
     def truths(self) -> list[Truth]:
-        """Return what is planted."""
         recurring = [day for day in self.days if self._is_episode(day)]
         return [
             Truth("FT401", f"{self.uuids['n01', 2]}/7", self.nvlink_day, _LATE),
@@ -101,7 +98,6 @@ class Site:
         return any(start <= day < start + _EPISODE for start in self.episodes)
 
     def entries(self) -> Iterator[SessionEntry]:
-        """Yield the entries of all sessions."""
         for day in self.days:
             model = Model()
             for event in self.events(day, model):
@@ -109,7 +105,6 @@ class Site:
             yield entry_of(diagnose(model), f"{day:.1f}.jsonl.gz", title)
 
     def events(self, day: float, model: Model) -> Iterator[Event]:
-        """Yield the events of the session of a day."""
         fabric, moved = self.fabric, day >= self.moved_day
         place = ("n02", 3) if moved else ("n00", 1)
         uuids = dict(self.uuids)

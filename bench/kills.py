@@ -10,8 +10,6 @@ processes on the nodes, and files in these folders. The exit code is 1 if anythi
 Python must not lie below /tmp, which the nodes do not see.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -143,7 +141,6 @@ def strike(where: Field, kind: str, process: subprocess.Popen[bytes], dice: rand
 
 
 def one(where: Field, number: int, dice: random.Random) -> Kill:
-    """Start a session and kill something in a phase of it."""
     phase, kind = dice.choice(PHASES), KINDS[number % len(KINDS)]
     delay = dice.uniform(0.0, OF_START if phase == PHASES[0] else WITHIN)
     process, recording = where.start(number)
@@ -176,7 +173,6 @@ def one(where: Field, number: int, dice: random.Random) -> Kill:
 
 
 def run(kills: int, seed: int) -> list[Kill]:
-    """Make the nodes and kill sessions on them."""
     dice = random.Random(seed)
     done: list[Kill] = []
     token = f"kills-{os.getpid()}-{time.monotonic_ns()}"

@@ -15,8 +15,6 @@ A text is also a *contradiction* if the entry belongs to other stages than the s
 ``--list GROUP`` prints the texts of a group: cause, consequence, stage, nothing or contradiction.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess
@@ -146,7 +144,6 @@ def _arguments(source: str, at: int) -> list[str]:
 
 
 def _stream(source: str, at: int) -> list[str]:
-    """Return what a statement writes to a stream."""
     end, parts = at, [""]
     while end < len(source) and source[end] != ";":
         quoted = re.match(_STRING, source[end : end + 4000])
@@ -216,7 +213,6 @@ def _directive(found: re.Match[str], rest: list[str]) -> str:
 
 
 def _value(expression: str) -> str:
-    """Return a plausible value of an expression."""
     if choice := re.search(rf"\?\s*{_STRING}\s*:", expression):
         return choice[1]
     return next((value for pattern, value in _VALUES if re.search(pattern, expression)), "3")

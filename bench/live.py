@@ -5,8 +5,6 @@ Meanwhile the cursor moves, and each key is awaited until the screen names its r
 seen.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -35,7 +33,6 @@ _PARTS = (b" GPU pairs", b"WORST PAIR")
 
 
 def child(path: Path) -> None:
-    """Run the app on a recording."""
     from fabtui.screen.context import ScreenSettings
     from fabtui.screen.launch import run_app
     from fabtui.session.feeds.replay import ReplayFeed
@@ -61,7 +58,6 @@ class Seen:
 
 
 def name_of(row: int) -> bytes:
-    """Return the text of the screen when the cursor is on a row."""
     return f"n00{row} > n000".encode() if row else b"within n000"
 
 

@@ -1,7 +1,5 @@
 """Real OpenSSH servers on loopback addresses of this machine, for the benchmarks that reach nodes by SSH."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

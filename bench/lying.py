@@ -8,8 +8,6 @@ lab, with two CPU ranks each. The exit code is 1 if a cell between honest nodes 
 finding names a node that attacks the store.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -38,7 +36,6 @@ class Row(NamedTuple):
 
 
 def measure(mode: str, folder: Path) -> Row:
-    """Run a session in which a node lies."""
     python = liar.interpreter(folder / "python3", mode)
     words = ["--remote-python", str(python), "--timeout", f"{DEADLINE:g}", "--json", str(folder / "s.json")]
     run = run_lab(folder, "3x2", *words, "--bytes", "64k", "--iters", "4", "--warmup", "1", limit=LONGEST)

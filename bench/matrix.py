@@ -19,8 +19,6 @@ the driver takes 2.6 s to initialise then, and 1.4 s right after another process
 Nothing that is missing gets a figure. Needs the checkout, and torch for the launches.
 """
 
-from __future__ import annotations
-
 import argparse
 import glob
 import importlib.util
@@ -87,7 +85,6 @@ def environment(gpus: list[str]) -> dict[str, str]:
 
 
 def floor(gpus: list[str]) -> Found:
-    """Make all contexts and nothing else."""
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-IS", "-c", FLOOR],
@@ -286,7 +283,6 @@ def median(ones: list[Found], name: str) -> float | None:
 
 
 def show(found: Found) -> None:
-    """Print the table and the bars."""
     count, ordered = found["gpus"], found["gpus"] * (found["gpus"] - 1)
     hosts, whole = found["rank_hosts"], found["fabtui_run"]
     version = next((one["version"] for one in hosts if "version" in one), "")

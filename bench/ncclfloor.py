@@ -7,8 +7,6 @@ program to the end of each step: ``contexts`` (the CUDA contexts stand), ``init`
 (every GPU has sent a few bytes to every other). What finds out anything about pairs by NCCL cannot be faster.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

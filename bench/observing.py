@@ -7,8 +7,6 @@ The node side reads eight ranks, each with two data loaders, and eight GPUs: pla
 second, and records; the nodes are simulated, with eight ranks and GPUs each. CPU is of this process, user and system.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -99,7 +97,6 @@ def node_side(samples: int, real: bool) -> dict[str, float]:
 
 
 def sample(node: int, second: int) -> dict[str, Any]:
-    """Return a value of the probe of a node of a job that works."""
     ranks = [
         {
             **{"rank": node * RANKS + at, "local_rank": at, "world": 0, "pid": 1000 + at, "name": "python3"},

@@ -4,8 +4,6 @@ No machine is asked: all values are invented, with noise. A fault changes values
 the mesh of addresses, as that fault would; slow pairs are tested again as a session tests them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -160,21 +158,17 @@ class Fabric:
         return models[0] if len(models) == 1 or at < self.shape.nodes * 2 // 3 else models[1]
 
     def address(self, at: int, nic: int) -> str:
-        """Return the address of a NIC of a node."""
         return f"10.{nic + 1 if self.shape.net != 'tcp' else 0}.0.{at + 1}"
 
     def nics(self) -> int:
-        """Return the number of data NICs of a node."""
         return 1 if self.shape.net == "tcp" else max(1, self.shape.gpus // self.shape.gpus_per_nic)
 
     def leaf(self, node: str) -> int:
-        """Return the leaf switch of a node."""
         if self.shape.leaves > 2:
             return self.names.index(node) * self.shape.leaves // self.shape.nodes
         return 0 if self.shape.leaves == 1 else int(self.names.index(node) >= self.shape.nodes // 2)
 
     def half(self, end: Endpoint) -> int:
-        """Return the NUMA half of a GPU."""
         return int(end.index >= self.shape.gpus / 2)
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -325,7 +319,6 @@ class Fabric:
     # -- facts --------------------------------------------------------------------------------------------------------
 
     def probed(self, node: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Return the inventory and the probe results of a healthy node."""
         mine = [end for end in self.ends if end.node == node]
         return self._inventory(node, mine), self._probes(node, mine)
 
@@ -409,3 +402,24 @@ class Fabric:
 
 def _pcie(generation: int, width: int) -> dict[str, int]:
     return {"generation": generation, "generation_max": 5, "width": width, "width_max": 16}
+
+
+def slow(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool], factor: float) -> None:
+    fabric.plan.factors.append(lambda a, b, loaded: factor if true(a, b) else 1.0)
+
+
+def port_down(fabric: Fabric, end: Endpoint) -> None:
+    """Have the node report that the port of an endpoint is down."""
+
+    def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        if name != end.node:
+            return
+        for port in inventory["ib"]:
+            if port["ca"] == end.nic:
+                port["state"] = "Down"
+        for ca in probed["ibstat"]["cas"]:
+            if ca["ca"] == end.nic:
+                ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
+        inventory["nics"][int(str(end.nic).rpartition("_")[2])]["state"] = "down"
+
+    fabric.plan.probed.append(change)

@@ -5,8 +5,6 @@ outcome of each direction. Their reports are as long as real ones. Their measure
 that the cost of the controller remains.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -51,7 +49,6 @@ class Player(FakeLink):
         self._chance = random.Random(number)
 
     def say_hello(self) -> None:
-        """Send the first frame of a supervisor."""
         self._writer.write(protocol.marker(NONCE))
         hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3.11.0", "host": self.node}
         self._writer.write(protocol.encode(hello))

@@ -1,12 +1,9 @@
 """Names that the simulated nodes and their clients share."""
 
-from __future__ import annotations
-
 NONCE = "played"
 #: GPUs of each node.
 GPUS = 8
 
 
 def node_name(number: int) -> str:
-    """Return the name of a played node."""
     return f"n{number:03d}"

@@ -10,8 +10,6 @@ GPUDirect, control groups, NUMA and versions. Ratios are of the same round; thei
 clients share the processors of this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import statistics
@@ -72,7 +70,6 @@ class Clush:
         return took
 
     def close(self) -> None:
-        """End the masters."""
         for node in self._nodes:
             argv = ["ssh", "-F", str(self._config), "-O", "exit", node]
             subprocess.run(argv, capture_output=True, timeout=DEADLINE)

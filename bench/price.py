@@ -7,8 +7,6 @@ processors reach. A session over all nodes predicts the busbw without the slow o
 measures it. At least 30 of 32 have to be within 15 %.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -83,7 +81,6 @@ def largest(model: Model, kind: str, group: str) -> float | None:
 
 
 def calibrated(model: Model, kind: str) -> tuple[CostModel, Calibration]:
-    """Return the cost model of a session and its calibration."""
     rates = finished(fabric_rates(model))
     costs = None if rates is None else CostModel(model, rates)
     of = None if costs is None else finished(costs.calibrated(kind))
@@ -129,7 +126,6 @@ def _lab(*words: str, quiet: bool = False) -> None:
 
 
 def in_lab(args: argparse.Namespace) -> list[Case]:
-    """Return the cases of a lab of its own."""
     name = f"price{os.getpid()}"
     with tempfile.TemporaryDirectory(prefix="price-") as text:
         os.environ["XDG_STATE_HOME"] = f"{text}/state"

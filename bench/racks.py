@@ -4,13 +4,11 @@ Trays of four GPUs share an NVLink domain with the other trays of their rack (GB
 each NIC between racks. The values follow published results; no machine is asked.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
 
-from planted import Fabric, Plan, Shape
+from planted import Fabric, Plan, Shape, port_down, slow
 
 from fabtui.model.endpoints import Endpoint
 
@@ -47,7 +45,6 @@ class Racks(Fabric):
         self.mnnvl = True
 
     def rack(self, number: int) -> list[str]:
-        """Return the trays of a rack."""
         return self.names[number * self.trays : (number + 1) * self.trays]
 
     def in_domain(self, a: Endpoint, b: Endpoint) -> bool:
@@ -82,17 +79,12 @@ class Racks(Fabric):
 
 
 def racks_of(sizes: tuple[int, int], seed: int) -> Racks:
-    """Return healthy racks."""
     return Racks(*sizes, seed)
 
 
 #: What is planted, the subjects that are right, the words that have to be in the finding, and the tray or None.
 Planted = tuple[str, tuple[tuple[str, str], ...], str, str | None]
 Plant = Callable[[Racks, random.Random, list[str]], Planted]
-
-
-def _slow(racks: Racks, true: Callable[[Endpoint, Endpoint], bool], factor: float) -> None:
-    racks.plan.factors.append(lambda a, b, loaded: factor if true(a, b) else 1.0)
 
 
 def _end(racks: Racks, chance: random.Random, trays: list[str]) -> Endpoint:
@@ -108,14 +100,12 @@ def outside(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
 
 
 def imex_down(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Stop IMEX on a tray."""
     tray = chance.choice(trays)
     racks.imex[tray] = chance.choice(("UNAVAILABLE", "WAITING_FOR_PEERS", "INITIALIZING"))
     return f"IMEX down on {tray}", (("node", tray),), "IMEX", tray
 
 
 def split(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Split the domain of a rack into two cliques."""
     number = chance.randrange(len(racks.names) // racks.trays)
     mine = racks.rack(number)
     at = chance.randrange(2, len(mine) - 1)
@@ -134,9 +124,8 @@ def over_rdma(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
 
 
 def gpu_slow(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
-    """Slow a GPU down."""
     end, factor = _end(racks, chance, trays), chance.uniform(0.3, 0.6)
-    _slow(racks, lambda a, b: end in (a, b), factor)
+    slow(racks, lambda a, b: end in (a, b), factor)
     return f"{end} slow x{factor:.2f}", (("gpu", str(end)),), "slow", end.node
 
 
@@ -152,25 +141,14 @@ def nic_dead(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     racks.plan.errors.append(lambda a, b, layer: _error(a, b) if own(a, b) and not racks.over_nvlink(a, b) else None)
     _mesh_dead(racks, own)
 
-    def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
-        if name != end.node:
-            return
-        for port in inventory["ib"]:
-            if port["ca"] == end.nic:
-                port["state"] = "Down"
-        for ca in probed["ibstat"]["cas"]:
-            if ca["ca"] == end.nic:
-                ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
-        inventory["nics"][end.index]["state"] = "down"
-
-    racks.plan.probed.append(change)
+    port_down(racks, end)
     return f"{end.node} {end.nic} dead", (("nic", f"{end.node} {end.nic}"), ("gpu", str(end))), "", end.node
 
 
 def link_down(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     """Take one NVLink of a GPU down: too little to make its pairs slow."""
     end, link = _end(racks, chance, trays), chance.randrange(LINKS)
-    _slow(racks, lambda a, b: end in (a, b) and racks.over_nvlink(a, b), (LINKS - 1) / LINKS)
+    slow(racks, lambda a, b: end in (a, b) and racks.over_nvlink(a, b), (LINKS - 1) / LINKS)
 
     def change(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         if name == end.node:

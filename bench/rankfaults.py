@@ -10,8 +10,6 @@ for a deadline without success. The bar: no fault costs more than one deadline; 
 end a rank host cost at most two.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys
@@ -53,7 +51,6 @@ class Found(NamedTuple):
 
 
 async def run(play: Play, seconds: float, probes: tuple[str, ...]) -> Found:
-    """Run a session over played nodes."""
     feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=seconds, probes=probes, force=True), SlowNodes(play))
     began = time.monotonic()
     await feed.run()

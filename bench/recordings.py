@@ -5,8 +5,6 @@ app that replays it goes to its end (``% 100%``), up to the frame that shows the
 of reading the same files as JSON, both measured in one run.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -44,7 +42,6 @@ def cpu(run: Callable[[], object]) -> float:
 
 
 def as_json(path: Path) -> None:
-    """Read a recording as JSON."""
     with gzip.open(path) as lines:
         for line in lines:
             json.loads(line)

@@ -9,8 +9,6 @@ There is no history of the site, which takes 2 MB more. CPU counts the controlle
 another checkout, each case runs there as well, right after ours. The last lines compare the CPU per pair.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -160,12 +158,10 @@ class PlayedNodes:
                 self._sockets[node_name(number)] = ours
 
     async def open(self, host: str) -> Link:
-        """Return the link to a played node."""
         pipe = SocketPipe(self._sockets[host])
         return await FramedLink.start(pipe, host, "local", b"", NONCE, Limits(frozen=60.0))
 
     def close(self) -> None:
-        """End the processes that play."""
         for player in self._players:
             player.terminate()
         for player in self._players:
@@ -180,7 +176,6 @@ def resident() -> int:
 
 
 async def sweep(options: SessionOptions, opener: PlayedNodes) -> dict[str, Any]:
-    """Run a session and return what it cost."""
     found: dict[str, Any] = {"memory_start": resident()}
     feed = LiveFeed(options, opener)
     marks: dict[str, tuple[float, float]] = {}
@@ -228,7 +223,6 @@ async def sweep(options: SessionOptions, opener: PlayedNodes) -> dict[str, Any]:
 
 
 def run_case(count: int, mode: Any, layers: tuple[str, ...]) -> dict[str, Any]:
-    """Run one case in this process."""
     nodes = count // GPUS
     opener = PlayedNodes(nodes)
     try:
@@ -249,7 +243,6 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...]) -> dict[str, Any]:
 
 
 def endpoints_of(count: int) -> list[Endpoint]:
-    """Return endpoints as the played nodes have them."""
     return [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]
 
 
@@ -259,7 +252,6 @@ def bar_of(case: dict[str, Any]) -> float:
 
 
 def show(cases: list[dict[str, Any]]) -> None:
-    """Print the table and what it comes to against the bars."""
     print(
         f"{'endpoints':>9} {'nodes':>5} {'mode':>7} {'pairs':>7} {'wall s':>7} "
         f"{'CPU s':>7} {'ms CPU/pair':>11} {'pairs/s':>7} {'ready MB':>8} {'bar MB':>6} {'peak MB':>7} {'end MB':>7} "
@@ -289,7 +281,6 @@ def show(cases: list[dict[str, Any]]) -> None:
 
 
 def compare(cases: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
-    """Print the CPU per pair beside that of the rival."""
     for case, rival in zip(cases, rivals, strict=True):
         ours, theirs = (one["cpu_s"] / one["pairs"] * 1e3 for one in (case, rival))
         share = f"{ours:.3f} ms CPU per pair, the rival {theirs:.3f}: {ours / theirs:.2f} of it"

@@ -8,8 +8,6 @@ The lab is made where it is not up (as root). It has CPU ranks, or with --gpu NC
 this machine. One session serves all. FILE has a line of JSON for each sequence; seeds that it has are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

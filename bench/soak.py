@@ -145,7 +145,6 @@ class Soak:
         self.say(f"WRONG: {text}")
 
     def draw(self) -> str:
-        """Return a fault whose place is free."""
         while True:
             kind = self.dice.choice([kind for kind in kinds("root") if not self.only or kind.name in self.only])
             text = self._place(kind) + f"={kind.name}" + (f":{kind.default}" if kind.value else "")
@@ -163,7 +162,6 @@ class Soak:
         }[kind.place]
 
     async def burst(self) -> None:
-        """Plant faults and heal each again."""
         async with asyncio.TaskGroup() as group:
             for _ in range(BURST):
                 await asyncio.sleep(self.dice.uniform(*GAP))
@@ -254,7 +252,6 @@ class Soak:
                 return now
 
     def held(self) -> Held:
-        """Return what the session holds."""
         on_nodes = Counter[str]()
         for name in self.network.names:
             on_nodes += _on_node(self.network, name)
@@ -267,7 +264,6 @@ class Soak:
         )
 
     def compare(self, first: Held, now: Held) -> None:
-        """See that no more is held than before."""
         for name in ("tasks", "files", "processes", "on_nodes"):
             before, after = getattr(first, name), getattr(now, name)
             if after > before:
@@ -342,7 +338,6 @@ async def soak(folder: Path, args: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
-    """Run the soak of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180.0, help="how long faults come and go")
     parser.add_argument("--bursts", type=int, default=0, help="number of bursts of faults, in place of a time")

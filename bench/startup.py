@@ -9,8 +9,6 @@ times are in milliseconds. Modules are compiled, as after an installation by pip
 app of Textual that shows one word, by their CPU.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal
@@ -54,7 +52,6 @@ class Times(NamedTuple):
 
 
 def of_command(argv: list[str]) -> Times:
-    """Run a command to its end."""
     began = time.perf_counter()
     pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)

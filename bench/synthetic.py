@@ -4,8 +4,6 @@ No machine of that size was available. The first event, each measurement and the
 It contains a dead NIC, a slow node, a rail without a path to a second one, single bad cables, and a lost node.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import random
@@ -63,7 +61,6 @@ class Fabric:
         self.cut_rack = range(nodes * 5 // 8, nodes * 11 // 16)
 
     def endpoint(self, rank: int) -> str:
-        """Return the name of an endpoint."""
         return f"{self.names[rank // GPUS]}:{rank % GPUS}"
 
     def pairs(self) -> Iterator[tuple[int, int]]:
@@ -81,7 +78,6 @@ class Fabric:
                     yield rank, rank ^ (step * GPUS)
 
     def measure(self, src: int, dst: int, when: float) -> Measurement:
-        """Return what comes of a pair."""
         a, b = divmod(src, GPUS), divmod(dst, GPUS)
         kind = "node" if a[0] == b[0] else "rail" if a[1] == b[1] else "cross"
         value, transport = _CLASSES[kind]
@@ -163,7 +159,6 @@ def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[Even
 
 
 def write(path: Path, nodes: int = 512, results: int | None = None, rate: float = 2000.0) -> None:
-    """Write a recording."""
     journal = Journal(path)
     batch: list[Event] = []
     for seq, one in enumerate(events_of(Fabric(nodes), results, rate)):

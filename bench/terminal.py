@@ -1,7 +1,5 @@
 """A program on a pseudo-terminal, watched from the other end of it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select
@@ -36,7 +34,6 @@ class Terminal:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU that the threads of the process have used."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

@@ -15,8 +15,6 @@ its peers; where these have none, by ten times the least growth that counts. It 
 reports its name and its node. Phases as they were recorded must have no finding above a note.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json
@@ -180,7 +178,6 @@ def facts(draws: int, chance: random.Random) -> bool:
 
 
 def of_counters(window: Window, fell: list[str]) -> list[Finding]:
-    """Return what the test of all counters finds in a phase."""
     model = Model()
     model.apply(SessionStart(nodes=[*window["nodes"]], version="", time=0.0))
     for node, (seconds, grew) in window["nodes"].items():

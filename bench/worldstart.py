@@ -10,8 +10,6 @@ GPUs: CPU ranks start in half the time, so that the rest counts for more. SSH is
 address, where there is one.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -33,6 +33,15 @@ def user_path(text: str | Path) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def is_file_or_folder(word: str) -> bool:
+    """Return True for the name of one, or for ``-``: standard input."""
+    try:
+        return word == "-" or user_path(word).exists()
+    except (OSError, ValueError):
+        # Too long for a file name: a text.
+        return False
+
+
 def data_folder(name: str) -> Path:
     """Return a folder of shipped data (``themes``, ``recordings``).
 

@@ -108,7 +108,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder."""
     for item in items:
         for folder in ("wire", "lab"):
             if item.nodeid.startswith(f"tests/{folder}/"):
@@ -180,7 +179,6 @@ class ModelMaker:
 
 
 def replayed(path: Path) -> Model:
-    """Return the model that a recording ends with."""
     model = Model()
     for event in read_events(path):
         model.apply(event)
@@ -189,5 +187,4 @@ def replayed(path: Path) -> Model:
 
 @pytest.fixture
 def make_model() -> Callable[[], ModelMaker]:
-    """Return a function that begins a new model."""
     return ModelMaker

@@ -4,8 +4,6 @@
 (1000); the default is ``ci`` under ``FABTUI_CI=1`` and ``dev`` elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 
 EXAMPLES = {"dev": 10, "ci": 20, "nightly": 1000}

@@ -1,7 +1,5 @@
 """A rank of another user that names files, tools and an address of that user; only root can start it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ To start Python and to import takes a second of processor time, most of what a s
 environment, arguments and standard files, and nothing of pytest; it ends as the real one does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
@@ -119,7 +117,6 @@ def _next_order(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _prepare(order: dict[str, Any], files: list[int]) -> None:
-    """Make this process what a started one would be."""
     if len(files) > 2 and ctypes.CDLL(None, use_errno=True).setns(files[2], _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")
     os.dup2(files[0], 1)
@@ -135,7 +132,6 @@ def _prepare(order: dict[str, Any], files: list[int]) -> None:
 
 
 def _warm_up() -> None:
-    """Import and prepare what sessions use."""
     importlib.import_module("fabtui.transport.connector").load_logins()
     for name in COMMANDS:
         importlib.import_module(f"fabtui.cli.commands.{name}")

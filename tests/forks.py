@@ -4,8 +4,6 @@ Separate processes would each start, import and collect, and report every step o
 takes a fifth of the time of the fast tests.
 """
 
-from __future__ import annotations
-
 import mmap
 import multiprocessing
 import os
@@ -60,14 +58,11 @@ def _shares(tests: int, processes: int) -> Iterator[bytes]:
 
 
 class _Parent:
-    """Starts the processes and reports what they report."""
-
     def __init__(self, session: pytest.Session) -> None:
         self._session, self._hook = session, session.config.hook
         self._processes: dict[Connection, tuple[ForkProcess, mmap.mmap]] = {}
 
     def run(self, count: int) -> None:
-        """Run all tests in a number of processes."""
         queue, end = os.pipe()
         os.write(end, b"".join(_shares(len(self._session.items), count)))
         os.close(end)
@@ -122,8 +117,6 @@ class _Parent:
 
 
 class _Child:
-    """Runs tests in a process of its own."""
-
     def __init__(self, session: pytest.Session, queue: int, out: Connection, running: mmap.mmap) -> None:
         self._session, self._config = session, session.config
         self._queue, self._out, self._running = queue, out, running

@@ -1,7 +1,5 @@
 """``fabtui run`` as a user runs it, and what came out; for tests on CPU ranks and on GPUs alike."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re
@@ -40,7 +38,6 @@ class Run(NamedTuple):
         return {(row["src"], row["dst"]): row for row in sorted(found, key=lambda row: int(row["bytes"] or 0))}
 
     def bad(self, layer: str = "p2p") -> dict[Pair, tuple[str, str]]:
-        """Return verdict and error of the rows of a layer that are not ok."""
         found = self.layer(layer).items()
         return {pair: (row["verdict"], row["error"]) for pair, row in found if row["verdict"] != "ok"}
 
@@ -69,7 +66,6 @@ def run_lab(folder: Path, shape: str, *args: str, faults: Iterable[str] = (), li
 
 
 def run_local(folder: Path, gpus: Sequence[str], *args: str, limit: float = 280.0) -> Run:
-    """Run a session over some GPUs of this machine as one node."""
     env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return _run(folder, ["--transport", "local", *args], env, limit)
 

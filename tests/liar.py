@@ -6,8 +6,6 @@ The arguments are those of the interpreter that it stands for. It knows what a n
 tests, and other numbers only by guessing. It answers heartbeats, and ends when its input does.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -41,7 +39,6 @@ FRAME = frozenset({"t", "op", "cmd", "q", "n", "id", "key", "peer"})
 
 
 def inner(message: Message) -> list[Message]:
-    """Return the messages of a rank host that a message carries."""
     carried = message.get("m") if message.get("t") == "rank" else None
     if not isinstance(carried, dict):
         return []
@@ -77,7 +74,6 @@ class Liar:
         self.ready = False  #: Whether its ranks have started.
 
     def hear(self, message: Message) -> list[Message]:
-        """Return the messages in place of a message of its true side."""
         sent = self.instead(message)
         for one in inner(message):
             if one.get("op") == "ready" and not self.ready:
@@ -93,15 +89,12 @@ class Liar:
         return [message]
 
     def once(self) -> list[Message]:
-        """Return the messages for the time when its ranks are ready."""
         return []
 
     def at_test(self, test: str) -> list[Message]:
-        """Return the messages ahead of its first one about a test of its own."""
         return []
 
     def unasked(self) -> list[Message]:
-        """Return the messages that it sends again and again."""
         return []
 
 
@@ -139,15 +132,11 @@ class DeleteBursts(Liar):
 
 
 class OwnTests(Liar):
-    """Writes and deletes the keys of its peers in each test of its own."""
-
     def at_test(self, test: str) -> list[Message]:
         return [store("set", keys_of(test), value="AAAA"), store("delete", keys_of(test))]
 
 
 class Address(Liar):
-    """Gives the address of an honest node as its own when ranks meet."""
-
     def instead(self, message: Message) -> list[Message]:
         for one in inner(message):
             if "/hello/" in str(one.get("key")) and isinstance(one.get("value"), str):
@@ -187,8 +176,6 @@ class Flood(Liar):
 
 
 class Replayed(Liar):
-    """Repeats earlier messages."""
-
     def __init__(self) -> None:
         super().__init__()
         self.earlier: list[Message] = []
@@ -199,8 +186,6 @@ class Replayed(Liar):
 
 
 class Shuffled(Liar):
-    """Sends messages in another order."""
-
     def __init__(self) -> None:
         super().__init__()
         self.held: list[Message] = []
@@ -238,8 +223,6 @@ class Others(Liar):
 
 
 class Rows(Liar):
-    """Reports its measurements of addresses as those of other nodes."""
-
     def instead(self, message: Message) -> list[Message]:
         if message.get("t") not in ("part", "result"):
             return [message]
@@ -268,8 +251,6 @@ class Gpus(Liar):
 
 
 class Twisted(Liar):
-    """Puts a value of some kind in the place of others."""
-
     junk: Sequence[Any] = JUNK
     share = 0.05
 
@@ -288,8 +269,6 @@ class Twisted(Liar):
 
 
 class Extreme(Twisted):
-    """Reports numbers that no measurement has."""
-
     junk = EXTREME
     share = 0.3
 
@@ -338,8 +317,6 @@ def interpreter(path: Path, mode: str) -> Path:
 
 
 class _Mouth:
-    """Writes whole frames."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
@@ -353,7 +330,6 @@ class _Mouth:
 
 
 def _listen(true: subprocess.Popen[bytes]) -> None:
-    """Pass on the messages of the controller."""
     assert true.stdin is not None
     while data := os.read(0, 1 << 16):
         true.stdin.write(data)

@@ -1,7 +1,5 @@
 """A history for tests: four nodes, a GPU that degrades after it moved, a port that flaps, and a new finding."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +64,6 @@ def write_past(path: Path, later: float = 0.0) -> Path:
 
 @contextlib.contextmanager
 def open_history(path: Path) -> Iterator[SiteHistory]:
-    """Yield the history of a file."""
     with reading(path) as base:
         assert base is not None
         yield SiteHistory(base)

@@ -6,8 +6,6 @@ It holds the packages for each Python version, pinned by requirements.lock; what
 once. The same wheel and the same lock give the same bytes. Needs uv.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -44,7 +42,6 @@ def packages(wheel: Path, python: str, machine: str, folder: Path) -> dict[str, 
 
 
 def write(wheel: Path, out: Path, pythons: list[str], machine: str) -> None:
-    """Write the file."""
     found: dict[str, dict[str, bytes]] = {}
     for python in pythons:
         with tempfile.TemporaryDirectory() as folder:

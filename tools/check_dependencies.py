@@ -6,8 +6,6 @@ Each runs in a new virtual environment, without PyTorch. Needs uv. Pictures of t
 Textual and are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

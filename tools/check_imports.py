@@ -111,7 +111,6 @@ def all_lazy_imports() -> list[tuple[str, str, int]]:
 
 
 def problems(lazy: list[tuple[str, str, int]]) -> Iterator[str]:
-    """Yield each violation as one line."""
     for group in cycles(import_edges()):
         yield f"import cycle of {len(group)} modules: {', '.join(group)}"
     listed = tomllib.loads(LISTING.read_text()).get("lazy", [])

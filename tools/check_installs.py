@@ -6,8 +6,6 @@ The environment has its own home, no caches of pip and uv, and no compiler on it
 folder dist the wheel, the sdist and fabtui.pyz. Settings of pip for a package index are kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -7,8 +7,6 @@ Checked are docstrings, comments, messages (strings of several words), identifie
 sentence of a docstring has a maximum number of words. Text in double or single backticks is code and left out.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import re
@@ -47,7 +45,6 @@ Problem = tuple[int, str]
 
 
 def banned_words(text: str, line: int) -> Iterator[Problem]:
-    """Yield each banned word of a text with its line."""
     plain = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     if not ANY_WORD.search(plain):
         return
@@ -113,7 +110,6 @@ def identifiers(nodes: list[ast.AST]) -> Iterator[Problem]:
 
 
 def python_problems(source: str) -> Iterator[Problem]:
-    """Yield the problems of a Python source."""
     nodes = nodes_of(ast.parse(source))
     documented: set[int] = set()
     for node in nodes:

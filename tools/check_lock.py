@@ -3,8 +3,6 @@
 tools/advisories.toml lists the known ones; it needs no network and is not complete: it names its date.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib
@@ -23,7 +21,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def problems(lock: str, fixed: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the text of a lock file."""
     found: list[str] = []
     # Whether a hash has to follow the line before.
     number, open_ = 0, False

@@ -5,8 +5,6 @@ Usage: python tools/check_release.py
 The second build starts from the unpacked sdist, in another folder. tools/check_installs.py installs them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys
@@ -27,7 +25,6 @@ def sums() -> str:
 
 
 def differences(folder: Path) -> list[str]:
-    """Return the files that a build from the sdist makes differently."""
     with tarfile.open(DIST / NAMES[1]) as archive:
         archive.extractall(folder, filter="data")
     source = folder / f"fabtui-{VERSION}"

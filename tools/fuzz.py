@@ -141,7 +141,6 @@ def _refuse(event: str, _: object) -> None:
 
 
 def _import_all() -> None:
-    """Import what is fuzzed with a counter at each branch."""
     import atheris
 
     # It lists each module on standard error.
@@ -194,7 +193,6 @@ class Job:
 
     @property
     def left(self) -> int:
-        """Seconds that are left."""
         return int(self.end - time.monotonic())
 
     def start(self) -> int:

@@ -3,8 +3,6 @@
 A target takes bytes. Where it has several readers, the first byte chooses one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import atexit
@@ -48,6 +46,9 @@ from fabtui.diagnosis.job.logs.job_rules import report_of as job_report
 from fabtui.diagnosis.job.logs.report import JobFacts
 from fabtui.diagnosis.job.plain_pickle import NotPlain, read_plain
 from fabtui.diagnosis.job.ras_report import report_of as ras_report
+from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
+from fabtui.diagnosis.links.rdma_ports import pair_notes
+from fabtui.diagnosis.node_faults import node_faults
 from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.errors import InputError
 from fabtui.export import history as history_output
@@ -65,9 +66,10 @@ from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import chosen_nodes, expand, expand_listed, fold, read_hosts
-from fabtui.presentation.cell_levels import ASCII
+from fabtui.presentation.cell_levels import ASCII, Glyphs
 from fabtui.presentation.findings import title
 from fabtui.presentation.job_lines import job_text
+from fabtui.presentation.topology import Topology, flat
 from fabtui.report.history import history_blocks
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import preflight_text
@@ -100,7 +102,7 @@ from fabtui.transport.ssh_config import (
     unsupported_setting,
 )
 from fabtui_node import protocol
-from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.base import UNKNOWN_LINES, UNKNOWN_WIDTH, Notes
 from fabtui_node.runtime import processes
 from fabtui_node.runtime.supervisor import ChildProcesses, Supervisor
 
@@ -135,7 +137,6 @@ class Target(NamedTuple):
 
 
 def _fit(text: str) -> None:
-    """Check a text for a terminal."""
     if printable(text) != text or "\x1b" in text:
         raise Leak(repr(next(line for line in text.splitlines(keepends=True) if printable(line) != line))[:300])
 
@@ -160,7 +161,6 @@ def _samples() -> Iterator[bytes]:
 
 @functools.cache
 def place() -> Path:
-    """Return a folder of this process for files that only have to have a path."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -370,7 +370,6 @@ class _Children(ChildProcesses):
         self.asked = protocol.Decoder(pieces=True).feed(frame)
 
     def clear(self) -> None:
-        """Close what the orders have opened."""
         for rank in (self._rank, self._spare):
             if rank is not None:
                 rank.close()
@@ -419,7 +418,6 @@ def _of_controllers() -> Iterator[bytes]:
 
 
 def _recording(data: bytes) -> None:
-    """Read a recording and show it in every form."""
     path = _file(data)
     found = Model()
     damage: InputError | None = None
@@ -438,6 +436,27 @@ def _shown(found: Model) -> None:
     _fit(preflight_text(found, preflight(found), None, "", 100, True, True, False))
     json.dumps(as_json(diagnose(found)), allow_nan=False)
     rows(found)
+    _viewed(found)
+
+
+def _viewed(found: Model) -> None:
+    """Draw the views of nodes, of some pairs and of the topology."""
+    from fabtui.screen.views.node import node_lines
+    from fabtui.screen.views.nodes import node_rows, pair_counts
+    from fabtui.screen.views.pair import hops, path_lines
+
+    diagnosis, glyphs = diagnose(found), Glyphs(plain=False)
+    faults = node_faults(diagnosis.tally, diagnosis.findings)
+    node_rows(found, diagnosis.tally, faults, pair_counts(diagnosis.tally, faults), {}, {}, 0.0)
+    for record in found.nodes.values():
+        node_lines(found, record, preflight(found), 120, glyphs, lambda finding: [])
+    for src, dst in itertools.permutations(found.endpoints[:3], 2):
+        measurement = next(iter(found.measurements()), None)
+        path_lines(hops(found, src, dst, measurement), (src.node, dst.node), 120, glyphs)
+        path_commands(found, src, dst, measurement)
+        by_hand(found, str(src), str(dst))
+        pair_notes(found, str(src), str(dst))
+    flat(Topology(found, diagnosis.tally, faults, None, glyphs).roots())
 
 
 def _recordings() -> Iterator[bytes]:
@@ -453,6 +472,18 @@ def _recordings() -> Iterator[bytes]:
             if kind not in ("start", "node", "endpoints", "phase"):
                 yield b"\n".join([*start, *found[:2]]) + b"\n"
         yield b"\n".join([*start, *(found[0] for (kind, _), found in by_kind.items() if kind != "start")]) + b"\n"
+    yield from _probed_sessions()
+
+
+def _probed_sessions() -> Iterator[bytes]:
+    """Yield a session for each probe that no recording has, with what a node may send."""
+    from tests.screen.fakefeed import sweep_of_two
+    from tests.screen.fakeprobes import PROBED
+
+    story = [json.dumps(event.to_json()).encode() for event in sweep_of_two().events]
+    for probe, value in PROBED.items():
+        looks = [{"kind": "look", "node": node, "probe": probe, "value": value} for node in ("n000", "n001")]
+        yield b"\n".join([*story, *(json.dumps(look).encode() for look in looks)]) + b"\n"
 
 
 def _share(data: bytes) -> None:
@@ -619,6 +650,8 @@ def _imported(data: bytes) -> None:
 
 def _judged(result: Result, tables: bool) -> None:
     json.dumps(result.as_json(), allow_nan=False)
+    assert max(len(result.warnings) - 2, len(result.unknown)) <= UNKNOWN_LINES
+    assert all(len(line) <= UNKNOWN_WIDTH for line in (*result.warnings, *result.unknown))
     if tables:
         _fit(text_of(result, 100, plain=True))
     dumps = FlightDumps()
@@ -631,7 +664,6 @@ def _judged(result: Result, tables: bool) -> None:
 
 
 def _archives(data: bytes) -> None:
-    """Unpack all members of a packed file."""
     with mock.patch.object(sources, "_json_of_pickle", _json_of_pickle):
         for source in sources._texts("file_3", io.BytesIO(data)):
             _fit(one_line(source.name))
@@ -676,7 +708,6 @@ def _orders() -> Iterator[bytes]:
 
 
 def _parsed(data: bytes) -> None:
-    """Parse the output of a command as any of those that nodes run."""
     forms = list(formats_in("fabtui_node.parsers").values())
     number, rest = _choice(data, len(forms))
     text = rest.decode("utf-8", "replace")
@@ -704,7 +735,6 @@ def _outputs(of_node: bool) -> Iterator[bytes]:
 
 
 def _pickle(data: bytes) -> None:
-    """Read flight recorder dumps of two ranks."""
     half = data.find(b"=====")
     parts = [data] if half < 0 else [data[:half], data[half + 5 :]]
     dumps = {rank: found for rank, part in enumerate(parts) if (found := flight_dump(read_plain(part))) is not None}
@@ -855,7 +885,6 @@ def _recording_of_words() -> bytes:
 
 
 def _command_lines() -> Iterator[bytes]:
-    """Yield the examples in the help of all commands."""
     import fabtui.cli.commands as package
 
     for module in pkgutil.iter_modules(package.__path__, "fabtui.cli.commands."):
@@ -887,38 +916,13 @@ def mutated_words(data: bytes, chance: random.Random) -> bytes:
 
 
 _ODD = (
-    *(b"", b"-", b"--", b"---", b"=", b"--=", b"-x", b"\0", b"\x1b[2J", b"\xff", b"9" * 5000, b"-1", b"1e999", b"nan"),
-    *(
-        b"n[0-",
-        b"n[9-1]",
-        b"[",
-        b"*",
-        b"%s",
-        b"{}",
-        b"'",
-        b"--json",
-        b"--csv",
-        b"--nodes",
-        b"--timeout",
-        b"--since",
-        b"run",
-    ),
-    *(
-        b"s.jsonl",
-        b"log.txt",
-        b".",
-        b"--nodes=",
-        b"--pair",
-        b"n0:0>n0:0",
-        "\u202e\u00e9".encode(),
-        b"a" * 5000,
-        b"replay",
-    ),
+    *(b"", b"\0", b"\x1b[2J", b"\xff", b"9" * 5000, "\u202e\u00e9".encode(), b"a" * 5000),
+    *b"- -- --- = --= -x -1 1e999 nan n[0- n[9-1] [ * %s {} ' --json --csv --nodes --timeout --since run".split(),
+    *b"s.jsonl log.txt . --nodes= --pair n0:0>n0:0 replay".split(),
 )
 
 
 def _hosts(data: bytes) -> None:
-    """Read host lists in every place they come from."""
     number, rest = _choice(data, 6)
     text = os.fsdecode(rest)
     if number == 0:
@@ -1222,7 +1226,6 @@ def _calls() -> Iterator[bytes]:
 
 
 def _sample(schema: dict[str, Any]) -> Any:
-    """Return a value that fits a schema."""
     if "enum" in schema:
         return schema["enum"][0]
     kinds = {"string": "n000", "boolean": True, "integer": schema.get("minimum", 1), "number": schema.get("minimum", 1)}
@@ -1239,7 +1242,7 @@ TARGETS: dict[str, Target] = {
     "history": Target(_history, _histories, _REFUSED, "recordings and files of the history of a site", json_lines=True),
     "archives": Target(_archives, _packed, _REFUSED, "packed files and archives"),
     "blocks": Target(_blocks, _orders, _REFUSED, "lines of outputs in any order"),
-    "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes"),
+    "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes", json_lines=True),
     "parsers": Target(_parsed, lambda: _outputs(True), (), "outputs of commands on nodes"),
     "pickles": Target(_pickle, _dumps, (NotPlain,), "flight recorder dumps"),
     "ras": Target(_ras, _ras_outputs, (), "reports of NCCL RAS"),
@@ -1258,8 +1261,14 @@ TARGETS: dict[str, Target] = {
 
 
 def mutate_json_lines(data: bytes, chance: random.Random) -> bytes:
-    """Change a value of one of the lines of JSON: to another value, to that of another place, or by leaving it out."""
+    """Change a value of one of the lines of JSON: to another value, to that of another place, or by leaving it out.
+
+    What follows the first byte may also be one value over several lines.
+    """
     head, lines = (data[:1], data[1:].split(b"\n")) if data[:1] in (b"\0", b"\x01") else (b"", data.split(b"\n"))
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(data[1:])
+        head, lines = data[:1], [data[1:]]
     at = chance.randrange(len(lines))
     try:
         value = json.loads(lines[at])
@@ -1289,6 +1298,7 @@ def mutate_json_lines(data: bytes, chance: random.Random) -> bytes:
 
 JUNK: list[Any] = [
     *(None, True, False, -1, 0, 1, 3, 2**31, 2**70, 1e99, -0.5, 1e-300, 1e308, "", "9" * 30, "x\x1b[2J\u202e[red]"),
+    *(float("inf"), float("nan"), 10**400, 1e11),
     *("\ud800", "10.0.0.9", "n000", "n000:0", "1", "yes", "²", "x" * 300, [], [[]], {}, {"a": []}, [1, "2", None]),
     *({"rows": [None, [1], {}]}, ["a", {}], {"": ""}, [0] * 9, "ok", "failed", "p2p", "GB/s", "done"),
 ]

@@ -5,8 +5,6 @@ Usage: python tools/generate_docs.py [--check]
 With ``--check`` nothing is written; the exit code is 1 if a file is not current.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,7 +15,6 @@ NOTICE = "<!-- Written by tools/generate_docs.py from the declarations in the co
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a table cell."""
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
@@ -28,7 +25,6 @@ def code(value: object) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -39,7 +35,6 @@ def page(title: str, intro: str, *parts: str) -> str:
 
 
 def layers() -> str:
-    """Return the page of the layers."""
     from fabtui.model.layers import all_layers
 
     rows = []
@@ -67,7 +62,6 @@ def layers() -> str:
 
 
 def probes() -> str:
-    """Return the page of the probes and tests."""
     from fabtui_node.registry import PHASES, PROBES, TESTS
 
     found = [
@@ -95,7 +89,6 @@ def probes() -> str:
 
 
 def rules() -> str:
-    """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
     from fabtui.diagnosis.experiment import experiments_text
     from fabtui.diagnosis.job.logs import job_rules  # noqa: F401 - registers the rules about jobs
@@ -118,7 +111,6 @@ def rules() -> str:
 
 
 def xids() -> str:
-    """Return the page of the Xids."""
     from fabtui.diagnosis.knowledge import load
     from fabtui.diagnosis.knowledge.xids import xids as known
 
@@ -139,7 +131,6 @@ def xids() -> str:
 
 
 def options() -> str:
-    """Return the page of the options."""
     from man_page import option_rows
 
     groups: dict[str, list[list[str]]] = {}
@@ -161,7 +152,6 @@ def options() -> str:
 
 
 def transports() -> str:
-    """Return the page of the transports."""
     from fabtui.transport.registry import TRANSPORTS
 
     rows = [[code(spec.name), cell(spec.title), code(spec.hint)] for spec in TRANSPORTS.values()]
@@ -170,7 +160,6 @@ def transports() -> str:
 
 
 def keys() -> str:
-    """Return the page of the keys."""
     from textual.keys import format_key
 
     from fabtui.screen.app import FabricApp
@@ -197,7 +186,6 @@ def keys() -> str:
 
 
 def errors() -> str:
-    """Return the page of the error kinds and the error catalogue."""
     from fabtui.diagnosis.knowledge.error_catalogue import filled, meanings
     from fabtui.diagnosis.knowledge.failure_stage import stages
     from fabtui_node.protocol import ErrorKind
@@ -225,7 +213,6 @@ def errors() -> str:
 
 
 def assistant_tools() -> str:
-    """Return the page of the tools for assistants."""
     from fabtui.mcp.tools import TOOLS
 
     rows, parts = [], []
@@ -247,7 +234,6 @@ def assistant_tools() -> str:
 
 
 def manual() -> str:
-    """Return the manual page."""
     from man_page import man_page
 
     return man_page()

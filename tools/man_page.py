@@ -1,7 +1,5 @@
 """The manual page, from the declarations of commands and options; tools/generate_docs.py writes it."""
 
-from __future__ import annotations
-
 
 def roff(text: str) -> str:
     """Return a text as roff shows it: no escapes, no requests."""

@@ -1,7 +1,5 @@
 """Print the functions that are too long, and the names of public classes that several files have."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys
@@ -28,7 +26,6 @@ class Module(NamedTuple):
 
 
 def modules(root: Path) -> Iterator[Module]:
-    """Yield the modules of both packages."""
     for package, folder in PACKAGES.items():
         for path in sorted((root / folder).rglob("*.py")):
             parts = [package, *path.relative_to(root / folder).with_suffix("").parts]
@@ -63,7 +60,6 @@ def long_functions(found: list[Module]) -> list[str]:
 
 
 def problems(root: Path) -> Iterator[str]:
-    """Yield what exceeds a limit."""
     found = list(modules(root))
     yield from (f"longer than {MAXIMUM_FUNCTION} lines: {one}" for one in long_functions(found))
     for name, paths in shared_names(found).items():

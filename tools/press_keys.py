@@ -6,8 +6,6 @@ compared. Reported are an app that has ended, keys that change nothing, escape c
 characters beyond ASCII. Keys that only move a cursor may change nothing at an edge, unless the key bar names them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -180,7 +178,6 @@ class Terminal:
         return written
 
     def screen(self) -> str:
-        """Return what is shown."""
         return self._ask("capture-pane", "-p")
 
     def coded(self) -> str:
@@ -199,7 +196,6 @@ class Terminal:
         return found
 
     def rest(self) -> str:
-        """Return the screen with its codes once the app is silent."""
         end = time.monotonic() + 5.0
         while self._wrote_within(_QUIET) and time.monotonic() < end:
             pass
@@ -221,7 +217,6 @@ class Terminal:
         return False
 
     def to_grid(self) -> None:
-        """Leave all views and lines that are open over the grid."""
         for _ in range(6):
             # Sent at once, Escape and what follows would be one key with Alt.
             self.send("Escape")
@@ -231,7 +226,6 @@ class Terminal:
                 return
 
     def close(self) -> None:
-        """End the app and its session."""
         self._requests.close()
         self._client.wait(10)
 

@@ -7,8 +7,6 @@ may still miss a deadline, which is not a fault of the product. One that fails a
 Usage: python tools/run_tests.py JOBS, or python tools/run_tests.py compile, which runs none
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -36,13 +34,14 @@ QUIET = ["--durations", "20"]
 #: Rows of tests and the arguments of pytest for them; the last row prints as it goes.
 ROWS = {
     "wire": ["-m", "wire", *QUIET, *WIRE],
-    "lab": ["-m", "lab and not slurm and not planted", *QUIET, *LAB],
+    "lab": ["-m", "lab and not slurm and not planted and not trained", *QUIET, *LAB],
     "slurm": ["-m", "slurm", *QUIET, *LAB],
     "planted": ["-m", "planted", *QUIET, *LAB],
-    "others": ["-m", "not wire and not lab and not slurm and not planted", *_without("wire", "lab")],
+    "trained": ["-m", "trained", *QUIET, *LAB],
+    "others": ["-m", "not wire and not lab", *_without("wire", "lab")],
 }
 #: Rows that run at once, each with those that follow it; all of them beside the last row.
-LANES = (("wire",), ("lab",), ("slurm", "planted"))
+LANES = (("wire",), ("lab",), ("planted",), ("slurm", "trained"))
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
 MOST_REPEATED, MOST_FILES = 40, 3
@@ -66,7 +65,6 @@ def _repeated(names: list[str]) -> bool:
 
 
 def _failed(row: str) -> list[str]:
-    """Return the names of the tests of a row that failed the last time."""
     file = _cache(row) / "v" / "cache" / "lastfailed"
     return list(json.loads(file.read_text())) if file.exists() else []
 

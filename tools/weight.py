@@ -7,8 +7,6 @@ rose since the last commit without a reason; ``--write`` writes those of the tre
 commit adds a ``[[raise]]`` with its name, the amount and the reason.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

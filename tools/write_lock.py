@@ -8,8 +8,6 @@ alone: its builds (for CPUs, for some CUDA) are files of different indexes, and 
 user; the packages that only a build for CUDA needs are that build's.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess
@@ -72,7 +70,6 @@ def resolved(requirements: list[str], out: Path, *options: str | Path) -> dict[s
 
 
 def lock(upgrade: bool) -> str:
-    """Return the text of the lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         kept = folder / "kept.lock"

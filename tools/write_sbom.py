@@ -6,8 +6,6 @@ It has what `pip install fabtui` installs, and what builds it, for all platforms
 with and the hashes of their files. The same lock gives the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -24,7 +22,6 @@ _PACKAGE = re.compile(
 
 
 def components(lock: str) -> list[dict[str, object]]:
-    """Return the packages of the app in a lock."""
     part = _PART.search(lock)
     assert part is not None, "requirements.lock has no part app"
     return [
@@ -44,7 +41,6 @@ def components(lock: str) -> list[dict[str, object]]:
 
 
 def bill(lock: str, project: dict[str, object]) -> dict[str, object]:
-    """Return the bill of materials of a project with a lock."""
     own = f"pkg:pypi/fabtui@{project['version']}"
     libraries = components(lock)
     return {
@@ -61,7 +57,6 @@ def bill(lock: str, project: dict[str, object]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Write the bill into a file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     made = bill((ROOT / "requirements.lock").read_text(), project)
     Path(sys.argv[1]).write_text(json.dumps(made, indent=1) + "\n")

@@ -55,7 +55,6 @@ def unpack(archive: zipfile.ZipFile, folder: str) -> None:
 
 
 def main() -> NoReturn:
-    """Replace this process by fabtui."""
     with zipfile.ZipFile(os.path.dirname(os.path.abspath(__file__))) as archive:
         about = json.loads(archive.read("about.json").decode())
         machine = os.uname().machine

@@ -18,7 +18,7 @@ from fabtui.importers.catalogue import HEAD, recognise
 from fabtui.importers.sources import contents
 from fabtui.model.recording import DamagedRecording, check_recording
 from fabtui.nodeset import expand
-from fabtui.paths import user_path
+from fabtui.paths import is_file_or_folder, user_path
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import status_of
 from fabtui.transport.ssh_hosts import host_patterns
@@ -38,18 +38,14 @@ class LikelyCommand(NamedTuple):
 
 
 def likely_command(words: Sequence[str], at: int) -> LikelyCommand:
-    """Return the command line that is meant by words, of which the first one without a dash, at a place, names none.
-
-    Raises:
-        InputError: It is neither a file, a job nor a node; the text names what it may be.
-    """
+    """Return the command line meant by words without a command, the first of which is at a place, or InputError."""
     # A dash alone is standard input.
     end = next(
         (place for place in range(at, len(words)) if words[place].startswith("-") and len(words[place]) > 1), len(words)
     )
     things, before, after = list(words[at:end]), [*words[:at]], [*words[end:]]
     first = things[0]
-    if _exists(first):
+    if is_file_or_folder(first):
         return LikelyCommand([_command_of(things), *before, *things, *after])
     problem = ""
     if re.fullmatch(r"\d{1,12}(?:[_+]\d{1,9})?", first, re.ASCII):
@@ -75,17 +71,10 @@ def likely_command(words: Sequence[str], at: int) -> LikelyCommand:
     raise InputError(f"{one_line(first, 80)!r} is neither a command, a file, a job nor a node{problem}{see}")
 
 
-def _exists(word: str) -> bool:
-    try:
-        return word == "-" or user_path(word).exists()
-    except (OSError, ValueError):
-        return False
-
-
 def _command_of(files: Sequence[str]) -> str:
     """Return the command for files: a recording is replayed, logs and folders are explained, other outputs read."""
     for name in files:
-        if not _exists(name):
+        if not is_file_or_folder(name):
             raise InputError(f"cannot read {one_line(name, 200)}: no such file")
     kinds = ["explain" if name == "-" else _kind(user_path(name)) for name in files]
     if kinds.count("replay") == 2 == len(kinds):
@@ -120,10 +109,7 @@ def _beginning(path: Path) -> str:
 
 
 def _unresolved(names: Sequence[str]) -> str:
-    """Return the first name that neither the ssh configuration nor a name service knows, or "".
-
-    Of many names, some are asked about.
-    """
+    """Return the first name unknown to ssh configuration and name service, or ""; of many, some are asked about."""
     patterns = host_patterns()
     asked = [name for name in names if not any(fnmatchcase(name, pattern) for pattern in patterns)]
     asked = asked[:: max(1, len(asked) // _MOST_ASKED)]

@@ -44,7 +44,6 @@ def clean_standard_files() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code; without arguments, those of the process are used."""
     try:
         _open_standard_files()
         if argv is None:

@@ -39,11 +39,7 @@ class Request(NamedTuple):
 
 
 def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> Request:
-    """Return the request of the arguments, and of the settings for what they leave open; the files can be written.
-
-    Raises:
-        InputError: An argument is not valid.
-    """
+    """Return the request of arguments and settings, whose files can be written; InputError if one is not valid."""
     given = vars(args) if config is None else merged(vars(args), config)
     changes = session_changes(given)
     counts: dict[str, int] = {}
@@ -73,7 +69,6 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
 
 
 def files_request(given: dict[str, Any]) -> Request:
-    """Return the request of a command that only writes files of a session; see `request_from`."""
     return Request(SessionOptions(), output_paths(given), exposition_of(given))
 
 
@@ -102,11 +97,7 @@ def _lab(given: dict[str, Any]) -> LabSpec:
 
 
 def output_paths(given: dict[str, Any]) -> dict[str, Path]:
-    """Return the path of each output option (`OUTPUTS`) that was given.
-
-    Raises:
-        InputError: One cannot be written, or two name the same file.
-    """
+    """Return the path of each output option given; InputError if not writable, or if two name the same file."""
     files = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
     names: dict[Path, str] = {}
     for name, path in files.items():
@@ -116,11 +107,7 @@ def output_paths(given: dict[str, Any]) -> dict[str, Path]:
 
 
 def exposition_of(given: dict[str, Any]) -> Exposition:
-    """Return what the file of ``--prom`` is to hold.
-
-    Raises:
-        InputError: A label cannot be used, or there is no such file.
-    """
+    """Return what the file of ``--prom`` is to hold; InputError for a wrong label or without the file."""
     for name in ("prom_pairs", "prom_label"):
         if name in given and "prom" not in given:
             raise InputError(f"--{name.replace('_', '-')} needs --prom FILE")
@@ -182,13 +169,7 @@ def notice(text: str) -> None:
 
 
 def nodes_from(given: dict[str, Any], of_pairs: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the session options that select the nodes and how they are reached.
-
-    The nodes ``of_pairs`` are taken if nothing else names nodes.
-
-    Raises:
-        InputError: No nodes are given or running, or options exclude each other.
-    """
+    """Return the options that select and reach the nodes, by default those ``of_pairs``; InputError without nodes."""
     _check_together(given)
     if "pods" in given:
         running = pods(given["pods"], "--pods")
@@ -265,7 +246,6 @@ def _job(given: dict[str, Any], transport: str, named: bool) -> Allocation | Non
 
 
 def _of_allocation(allocation: Allocation, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options for the nodes of an allocation, or for the given ones among them."""
     hosts = allocation.nodes
     if given.get("nodes") or given.get("hostfile"):
         hosts = _chosen(given)

@@ -52,16 +52,12 @@ DIAGNOSIS_TEXTS: dict[str, Callable[[Diagnosis, Path], str]] = {
     "report": lambda found, path: document_text(document(found, ()), path),
 }
 
-
 #: Number of lines that a terminal shows at least.
 _SCREEN = 24
 
 
 def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
-    """Print the summary of a session, or its preflight if that is all there is; return the exit code.
-
-    The lines about files follow, and after a long text the verdict again: its end is what a terminal shows.
-    """
+    """Print a summary, or a preflight alone, lines about files, and after a long text the verdict again."""
     text_above = ""
     if found.model.options.get("looks_only"):
         if found.job is not None:
@@ -81,11 +77,7 @@ def reading_progress(file: str | Path) -> ReadingProgress:
 
 
 def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> int:
-    """Print a recording up to where it is damaged, if it is, and write the files; return the exit code.
-
-    Raises:
-        InputError: It is damaged.
-    """
+    """Print a recording and write the files; return the exit code. InputError after the part before a damage."""
     progress = reading_progress(path)
     model, damage = replayed(path, progress)
     progress.step("looking for causes")
@@ -102,7 +94,6 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
 
 
 def print_result(result: Result, given: Container[str]) -> None:
-    """Print a result as text, or as JSON if that was asked for, with the findings about it."""
     if "json" in given:
         findings = cleaned([finding_json(one) for one in findings_about(result)])
         print_json(result.as_json() | {"findings": findings}, given)
@@ -142,5 +133,4 @@ def output_files(
 
 
 def write_outputs(model: Model, request: Request, found: Diagnosis | None = None) -> Iterator[str]:
-    """Write the files of a request; see `output_files` and `write_each`."""
     return write_each(output_files(model, request, found))

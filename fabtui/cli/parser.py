@@ -65,7 +65,6 @@ _NARROWEST = 60
 #: Maximum number of choices that the help lists.
 _MOST_CHOICES = 6
 
-
 #: Messages of argparse, whose words differ between versions of Python.
 _NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument")
 _NO_CHOICE = re.compile(r"argument ([\w-]+): invalid choice: (.*) \(choose from (.*)\)")
@@ -109,18 +108,12 @@ def expanded(words: Sequence[str]) -> list[str]:
 
 
 def place_of(command: str) -> tuple[str, str]:
-    """Return the module of a command in ``fabtui.cli.commands``, and what its names there end in.
-
-    That is nothing, and of a guest its own name: ``HELP_RESUME``, ``execute_resume``.
-    """
+    """Return the module of a command, and what its names there end in: of a guest its name, as ``HELP_RESUME``."""
     return _GUESTS.get(command, command or "app"), f"_{command}" if command in _GUESTS else ""
 
 
 def help_of(command: str) -> tuple[str, str]:
-    """Return the description and the epilog of a command: the ``HELP`` of its module, which is read, not imported.
-
-    Importing the module of a command takes up to 0.3 s.
-    """
+    """Return description and epilog of a command, read from its module: importing it takes up to 0.3 s."""
     module, end = place_of(command)
     with open(os.path.join(os.path.dirname(__file__), "commands", f"{module}.py"), encoding="utf-8") as file:
         text = file.read().partition(f'\nHELP{end.upper()} = """\\\n')[2].partition('"""')[0]
@@ -192,7 +185,8 @@ class OneLineParser(argparse.ArgumentParser):
         shown = specs
         if not self.complete:
             many = len(specs) > _MANY
-            shown = [spec for spec in specs if (self._is_usual(spec) if many else spec.group != "connection")]
+            usual = {spec.name for spec in specs if spec.name in _USUAL or spec.commands == (self.command,)}
+            shown = [spec for spec in specs if (spec.name in usual if many else spec.group != "connection")]
             # Where a job is asked about, or a server started, its own options matter more than how nodes are named.
             shown.sort(key=lambda spec: self.command in ("hang", "job", "mcp") and spec.group == "nodes")
         groups: dict[str, list[OptionSpec]] = {}
@@ -202,9 +196,6 @@ class OneLineParser(argparse.ArgumentParser):
         more = "" if len(shown) == len(specs) else self._more()
         parts += [epilog, more] if self.command else [f"{codes.rstrip()}\n{more}"]
         return "\n\n".join(part.rstrip() for part in parts if part.strip()) + "\n"
-
-    def _is_usual(self, spec: OptionSpec) -> bool:
-        return spec.name in _USUAL or spec.commands == (self.command,)
 
     def usage_text(self) -> str:
         arguments = [spec for spec in options_of(self.command or APP) if spec.positional]

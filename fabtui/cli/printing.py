@@ -55,11 +55,7 @@ def print_json(value: Any, given: Container[str] = ()) -> None:
 
 
 def confirmed(question: str, why: str) -> bool:
-    """Ask a question, and return whether the user answers yes.
-
-    Raises:
-        InputError: Standard input is not a terminal; ``why`` names what needs an answer.
-    """
+    """Ask a question; return True for yes. Without a terminal, InputError with ``why`` an answer is needed."""
     if not sys.stdin.isatty():
         raise InputError(f"{why}; standard input is not a terminal: add --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
@@ -67,10 +63,7 @@ def confirmed(question: str, why: str) -> bool:
 
 
 def write_first(writing: Iterable[str], report: Callable[[list[str]], Returned]) -> Returned:
-    """Write files before anything is printed: the reader of standard output may be gone.
-
-    ``report`` prints and returns the result, with a line for each file; called even if one could not be written.
-    """
+    """Write files, then ``report``, always, with a line for each: the reader of standard output may be gone."""
     lines: list[str] = []
     try:
         lines += writing
@@ -85,11 +78,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def output_path(given: dict[str, Any], name: str) -> Path | None:
-    """Return the path of an output option, None if it was not given.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Return the path of an output option, None if it was not given; InputError if it cannot be written."""
     if name not in given:
         return None
     if given[name] in ("", "-"):
@@ -111,11 +100,7 @@ def new_file(text: str, option: str) -> Path:
 
 
 def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:
-    """Write files, each with a function that may return its number of rows, and yield a line for each.
-
-    Raises:
-        InputError: A file could not be written (disk full); the others are.
-    """
+    """Write files and yield a line for each, with the number of rows if known; InputError at the end for errors."""
     problems = []
     for path, write in files:
         try:
@@ -129,11 +114,7 @@ def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> It
 
 
 def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
-    """Return the paths of ``--json`` and ``--csv`` that were given, None for standard output.
-
-    Raises:
-        InputError: One cannot be written, or both have the same destination.
-    """
+    """Return the paths of ``--json`` and ``--csv``, None for standard output; InputError for one destination."""
     asked = [name for name in TEXT_FORMATS if name in given]
     paths = {name: None if given[name] == _STDOUT else output_path(given, name) for name in asked}
     if len(paths) > 1 and len(set(paths.values())) == 1:
@@ -142,7 +123,6 @@ def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
 
 
 def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:
-    """Write the texts of formats to files or standard output; see `write_each`."""
 
     def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
         for name, path in outputs.items():

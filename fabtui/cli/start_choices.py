@@ -20,13 +20,12 @@ _WHOLE = 256 << 10
 
 
 def start_sections(recordings: Path, ssh_config: Path | None) -> list[StartSection]:
-    """Return the sections of the start screen, which read what they have when they are asked."""
     return [
         StartSection("n", "nodes", partial(_nodes, ssh_config)),
         StartSection("j", "jobs", _jobs),
         StartSection("r", "recordings", partial(_recordings, recordings)),
         StartSection("h", "history", _history),
-        StartSection("d", "demo", _films),
+        StartSection("d", "demo", lambda: [StartChoice(name, text, ("demo", name)) for name, text in FILMS.items()]),
         StartSection("l", "lab", _labs),
     ]
 
@@ -75,10 +74,6 @@ def _history() -> Sequence[StartChoice] | str:
         return "no session is in it yet"
     text = _module("presentation.component_history").overview_sentence(overview)
     return [StartChoice("", text, ("history",))]
-
-
-def _films() -> Sequence[StartChoice]:
-    return [StartChoice(name, text, ("demo", name)) for name, text in FILMS.items()]
 
 
 def _labs() -> Sequence[StartChoice]:

@@ -43,7 +43,6 @@ class CollectiveRow(NamedTuple):
 
 
 def table_rows(model: Model) -> list[CollectiveRow]:
-    """Return all rows: by arm, collective, group (all ranks, nodes, rails, pairs of nodes) and message size."""
     kinds = list(KINDS)
     places = {name: number for number, name in enumerate(model.nodes)}
     arms: dict[str | None, int] = {None: 0} | {arm: at for at, arm in enumerate(model.comparison) if at}
@@ -75,7 +74,6 @@ class SweepRow(NamedTuple):
 
 
 def group_sweep(model: Model) -> list[SweepRow]:
-    """Return the collectives over numbers of ranks: by collective, message size and number."""
     names: list[str | None] = [None, *model.comparison[1:]]
     rows: dict[tuple[str, int, int], dict[str | None, CollectiveRow]] = {}
     for row in table_rows(model):

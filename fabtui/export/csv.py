@@ -18,14 +18,7 @@ from fabtui.sanitize import one_line
 
 _PAIR = ("time", "layer", "src", "dst", "src_node", "src_index", "dst_node", "dst_index", "class", "verdict")
 #: Columns that a measurement has under their names.
-_MEASURED = (
-    "unit",
-    "bytes",
-    "transport",
-    "src_addr",
-    "dst_addr",
-    "attempts",
-)
+_MEASURED = ("unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
 COLUMNS = (*_PAIR, "value", *_MEASURED, "error")
 #: Between a layer and the arm of an A/B comparison.
 ARM_MARK = "@"
@@ -129,10 +122,7 @@ def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
 
 
 def write_csv(model: Model, path: Path) -> int:
-    """Write the measurements of a model, one per row, whole or not at all (OSError); return the number of rows.
-
-    Numbers are written with every digit; unknown values are empty cells.
-    """
+    """Write all measurements, every digit, unknown ones empty, whole or not at all (OSError); return the row count."""
     table = rows(model)
     write_text(path, table_text(COLUMNS, ([row[name] for name in COLUMNS] for row in table)))
     return len(table)

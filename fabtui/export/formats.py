@@ -120,11 +120,7 @@ class Exposition(NamedTuple):
 
     @classmethod
     def of(cls, pairs: bool, labels: Sequence[str]) -> Exposition:
-        """Return the contents that options ask for.
-
-        Raises:
-            InputError: A label is not ``NAME=VALUE``, or its name cannot be used.
-        """
+        """Return the contents that options ask for; InputError for a label that is not a valid ``NAME=VALUE``."""
         values: dict[str, str] = {}
         for text in labels:
             name, equals, value = text.partition("=")

@@ -152,6 +152,8 @@ def session_answer(diagnosis: Diagnosis, recording: Path | None, problems: Seque
     """Return the answer about a session, or a job that it observed; ``problems``: why it is not whole."""
     model, job, seen = diagnosis.model, diagnosis.job, [*head_lines(diagnosis.model), *mesh_lines(diagnosis.model)]
     unseen = [*problems, *diagnosis.not_examined, *(line for _, line in diagnosis.preflight.missing)]
+    inspected = [name for name, row in model.nodes.items() if row.inventory is not None]
+    seen += [f"{count(len(inspected), 'node')} inspected: {fold(inspected)}"] if inspected else []
     for layer in model.layers:
         verdicts = Counter(model.verdicts_in(layer))
         shown = ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in verdicts.most_common())
@@ -358,8 +360,9 @@ class JobTool(OnJob):
         name = f"Job {query.job} ({report.status.state or 'unknown to Slurm'})" if query.job else "The job"
         first = f": {report.findings[0].facts['text']}" if report.findings else ""
         seen = [f"log {log.path}" for log in facts.logs.files.values()]
-        seen += [f"node {node}" for node, reply in facts.nodes.items() if not reply.problem]
+        seen += [f"node {node}" for node, reply in sorted(facts.nodes.items()) if not reply.problem]
         unseen = [*report.unread, *([] if query.job else ["whether the job runs: without jobid Slurm was not asked"])]
+        unseen += [] if facts.nodes else ["its nodes: none was asked, as only those of a running job are"]
         text, code = f"{name}: {report.verdict}{first}", report.exit_code
         return Answer(text, body, seen, unseen, code, next=steps_of(report.findings))
 

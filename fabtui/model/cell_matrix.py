@@ -84,6 +84,7 @@ class CellMatrix:
         self.slowness = np.zeros((size, size), np.float32)
         self.node_levels: Levels = np.zeros((nodes, nodes), np.uint8)  #: Worst level of each block, by nodes.
         self.tested = np.zeros((nodes, nodes), np.int32)  #: Number of cells of each block with a result.
+        self.bad_in = np.zeros((nodes, nodes), np.int32)  #: Number of bad cells of each block.
         self.bad_per_row = np.zeros(size, np.int32)  #: Number of bad cells of each row.
         self.version += 1
         self._changed: set[tuple[int, int]] = set()
@@ -186,7 +187,9 @@ class CellMatrix:
         self.levels[row, column] = level
         if level >= Level.SLOW or before >= Level.SLOW:
             self.version += 1
-            self.bad_per_row[row] += int(level >= Level.SLOW) - int(before >= Level.SLOW)
+            more = int(level >= Level.SLOW) - int(before >= Level.SLOW)
+            self.bad_per_row[row] += more
+            self.bad_in[block] += more
         self.tested[block] += int(level > Level.UNTESTED) - int(before > Level.UNTESTED)
         self.node_levels[block] = max(level, self.node_levels[block]) if level > before else self.block(*block).max()
         self._changed.add(block)
@@ -199,12 +202,13 @@ class CellMatrix:
         a, b, new, old = rows[other], columns[other], levels[other], before[other]
         self.levels[a, b] = new
         bad = (new >= Level.SLOW).astype(np.int32) - (old >= Level.SLOW)
+        nodes = len(self.starts)
+        blocks = self.node_of_row[rows] * nodes + self.node_of_row[columns]
         if (new >= Level.SLOW).any() or bad.any():
             self.version += 1
             np.add.at(self.bad_per_row, a, bad)
+            np.add.at(self.bad_in.reshape(-1), blocks[other], bad)
         moved |= other
-        nodes = len(self.starts)
-        blocks = self.node_of_row[rows] * nodes + self.node_of_row[columns]
         results = (new > Level.UNTESTED).astype(np.int32) - (old > Level.UNTESTED)
         np.add.at(self.tested.reshape(-1), blocks[other], results)
         for block in np.unique(blocks[moved]).tolist():

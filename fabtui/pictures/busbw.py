@@ -59,7 +59,6 @@ def _drawable(value: float | None) -> TypeGuard[float]:
 
 
 def _chosen(curves: list[_Curve]) -> list[_Curve]:
-    """Return the curves with a name and a colour: all, or the first one and the slowest ones."""
     if len(curves) <= len(CURVES):
         return curves
     slowest = sorted(curves[1:], key=lambda curve: curve.points[-1][1] if curve.points else 0.0)

@@ -115,10 +115,7 @@ class Cells:
 
 
 def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None, most: int = MOST_ENDPOINTS) -> Cells:
-    """Return the results of a layer, by node if there are more than ``most`` endpoints.
-
-    ``numbers``: of the endpoints in the order of the rows, None for all.
-    """
+    """Return the results of a layer for endpoint ``numbers`` (None: all), by node from ``most`` endpoints on."""
     ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
     levels = CellMatrix.of_model(model, layer).filled()
     values, counted = _values(model, layer, levels)
@@ -241,7 +238,6 @@ class Heatmap:
         return CHARACTER if self.room is None else _PAGE_CHARACTER
 
     def _pitch(self, names: list[str]) -> int:
-        """Return the size of a cell (pixels)."""
         size = max(len(names), 1)
         if self.room is None:
             return min(_MOST_PITCH, max(1, _GRID // size))
@@ -372,18 +368,13 @@ def _unit_text(method: Method) -> str:
 
 
 def method_text(method: Method, methods: int) -> str:
-    """Return unit, message size and method of values, "" if nothing is known."""
     how = one_line(method.how, 160)
     more = f" (and {methods - 1} more methods or sizes)" if methods > 1 and how else ""
     return "; ".join(part for part in (_unit_text(method), how + more) if part)
 
 
 def matrix_scene(model: Model, layer: str, mode: Mode = "verdict", ends: Sequence[int] | None = None) -> Scene:
-    """Return the matrix of a layer, with the numbers of the endpoints in the order of its rows, None for all.
-
-    Raises:
-        InputError: The layer has no values, or a name is unknown.
-    """
+    """Return the matrix of a layer for endpoint numbers (None: all); InputError without values."""
     try:
         known = Layer(layer)
     except ValueError:

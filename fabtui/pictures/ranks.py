@@ -17,7 +17,6 @@ _MOST_NODES = 64
 
 
 def ranks_scene(board: JobBoard, room: Room) -> Scene:
-    """Return the ranks of a job by node and GPU, in a width."""
     behind = {node for node, _ in board.bad}
     chosen = {*sorted(board.nodes, key=lambda node: node not in behind)[:_MOST_NODES]}
     nodes = [node for node in board.nodes if node in chosen]

@@ -118,8 +118,7 @@ class Scene:
     height: int
     label: str
     items: list[Item] = field(default_factory=list)
-    #: Attributes ``data-NAME`` of the SVG, for scripts of a page.
-    data: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)  #: Attributes ``data-NAME`` of the SVG, for scripts of a page.
 
 
 def label(text: str, limit: int = 28) -> str:

@@ -25,7 +25,6 @@ _LANES = {32: 6.0, 64: 4.0, 128: 2.5, 256: 1.5}
 #: Largest numbers of boxes with a title, and of their filled parts; beyond them, those close to each other are joined.
 _MOST_BOXES, _MOST_PARTS = 2_500, 10_000
 
-
 #: Rank, and number of the group.
 _Lane = tuple[int, int]
 

@@ -42,6 +42,7 @@ class CellStyle(IntEnum):
     FLASH = 24
     PARTLY = 25
     WRONG = 26
+    FEW = 27
 
     @property
     def key(self) -> str:
@@ -82,8 +83,7 @@ class Glyphs:
         self.cursor = ("[", "]", "@") if plain else ("⟦", "⟧", "□")
         #: Whole, half and empty character of the bar in a cell.
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
-        #: Mark of a suspect.
-        self.hollow = "o" if plain else "▢"
+        self.hollow = "o" if plain else "▢"  #: Mark of a suspect.
         self.times = "x" if plain else "\u00d7"
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
@@ -102,6 +102,7 @@ class Glyphs:
             CellStyle.FLAPPING: "~",
             CellStyle.FLASH: "*",
             CellStyle.PARTLY: ":",
+            CellStyle.FEW: "'",
         }
 
     def of_severity(self, severity: str) -> str:

@@ -77,7 +77,6 @@ def empty_text(overview: Overview) -> str:
 
 
 def standout_cells(standout: Standout) -> list[str]:
-    """Return the cells of a component that stands out, below `STANDOUT_HEADINGS`."""
     return [
         _named(standout.component),
         str(standout.turn),
@@ -175,7 +174,6 @@ def day_rows(course: Course) -> list[list[str]]:
 
 
 def finding_rows(course: Course) -> list[list[str]]:
-    """Return the cells of each finding about a component below `FINDING_HEADINGS`, the latest first."""
     return [
         [date_of(each.time), each.rule, each.severity, one_line(each.title, _LONGEST)]
         for each in reversed(course.findings)

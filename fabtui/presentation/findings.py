@@ -89,7 +89,6 @@ def evidence(finding: Finding) -> tuple[str, ...]:
 
 
 def _confirmation(finding: Finding) -> list[str]:
-    """Return what experiments showed; with rivals, the confidence is beside them."""
     fact: ConfirmationFact | None = finding.facts.get("confirmation")
     if fact is None:
         return []
@@ -125,7 +124,7 @@ def step_text(step: str, most: int = 500) -> str:
 
 def short_step(step: str) -> str:
     """Return a next step to be read, without the files and planted faults that all commands of a session have."""
-    return _EVERYWHERE.sub(lambda match: f"{match[1]} …", one_line(step, 4000))
+    return _EVERYWHERE.sub(lambda match: f"{match[1]} ...", one_line(step, 4000))
 
 
 def brief_title(finding: Finding) -> tuple[str, str]:
@@ -139,10 +138,7 @@ def brief_title(finding: Finding) -> tuple[str, str]:
 
 
 def brief_sentences(finding: Finding, noun: str = "end") -> list[str]:
-    """Return the cause of a finding and what was seen in short sentences, the most important first.
-
-    ``noun``: what the ends of a pair are called.
-    """
+    """Return cause and evidence in short sentences, the most important first; ``noun``: what ends are called."""
     facts, ends = finding.facts, brief_title(finding)[0].split(" ")
     texts = [
         _brief_conclusion(facts.get("retest") or "", ends, noun),
@@ -512,10 +508,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
 
 
 def recurrence_text(past: Recurrence) -> str:
-    """Return since when, how often and with what part a finding is seen: ``first seen 3 sessions ago``.
-
-    The second time needs no number: the finding was seen before.
-    """
+    """Return when, how often (from the third time on) and with what part a finding was seen before."""
     parts = [f"first seen {count(past.sessions_ago, 'session')} ago ({date_of(past.first)})"]
     if past.times > 2:
         parts.append(f"{ordinal(past.times)} time in {span_text(past.days)}")
@@ -526,7 +519,6 @@ def recurrence_text(past: Recurrence) -> str:
 
 
 def recurrence_json(past: Recurrence) -> dict[str, Any]:
-    """Return the same as a JSON object; times are ISO 8601 in UTC."""
     times = {"first": _stamp(past.first), "last": _stamp(past.last), "days": round(past.days, 3)}
     return {**asdict(past), **times, "text": recurrence_text(past)}
 

@@ -30,7 +30,6 @@ def slurm_options(found: HealthySet) -> list[str]:
 
 
 def by_cause(found: HealthySet, nodes: Iterable[str]) -> dict[str, list[str]]:
-    """Return nodes that are left out by the text of their cause."""
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault(cause_text(found.left_out[node]), []).append(node)

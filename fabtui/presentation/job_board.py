@@ -124,8 +124,7 @@ class Rate(NamedTuple):
     name: str
     values: tuple[float | None, ...]
     usual: float | None
-    #: Latest value, where it is known for a shorter time than a step.
-    latest: float | None = None
+    latest: float | None = None  #: Latest value, where it is known for a shorter time than a step.
 
     @property
     def now(self) -> float | None:
@@ -139,8 +138,7 @@ class JobBoard:
     def __init__(self, verdict: JobVerdict, log: JobEvidenceLog | None = None) -> None:
         self.verdict = verdict
         self._log = log
-        #: Number of nodes whose rates are added up, of all.
-        self.rated = (0, 0)
+        self.rated = (0, 0)  #: Number of nodes whose rates are added up, of all.
         self._rates: dict[tuple[int, float], list[Rate]] = {}
 
     @property
@@ -219,7 +217,6 @@ class JobBoard:
         return [head, *(text if len(text) <= width else text.split()[0][:width] for text in texts)]
 
     def pair_text(self, src: str, dst: str) -> str:
-        """Return the traffic of a pair of endpoints in GB/s, "" if no counter proves it."""
         known = next((one for one in self.traffic if src != dst and {src, dst} == set(one.ends)), None)
         return "" if known is None else rate_text(known.rate)
 
@@ -245,7 +242,6 @@ class JobBoard:
         return pairs
 
     def rates(self, steps: int, seconds: float) -> list[Rate]:
-        """Return the rates of the job over the last steps of some seconds each; of many nodes, those of some."""
         if (steps, seconds) not in self._rates:
             self._rates[steps, seconds] = [] if self._log is None else self._rates_of(self._log, steps, seconds)
         return self._rates[steps, seconds]
@@ -478,7 +474,7 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None
     age = 0.0 if now is None else now - verdict.at
     seen = f" (seen {clock_text(age)} ago)" if age > _FRESH else ""
     short = f"job {verdict.job} {verdict.statement}" if verdict.job else f"the job {verdict.statement}"
-    brief = short.replace(" has been ", " ", 1)
+    brief = short.removeprefix("the job ").replace("has been hanging for", "hangs", 1)
     forms = [verdict.sentence, verdict.sentence.split("; next: ")[0], short, brief]
     texts = [f" {mark}{one_line(form, 2 * _TEXT)}{seen} " for form in forms]
     fitting = next((text for text in texts if len(text) <= width), texts[-1])
@@ -494,14 +490,22 @@ def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
     return [name, (_NO_TRAFFIC, MUTED)]
 
 
-def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
-    parts = [
-        wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2),
-        behind_lines(board, width, glyphs),
-        [[(f"next: {one_line(step, _TEXT)}", "")] for step in steps_of(board)],
-        group_lines(board, width, glyphs),
-        evidence_lines(board, width),
-        traffic_lines(board, width),
-        rate_lines(board, width, glyphs),
+def board_parts(
+    board: JobBoard, width: int, glyphs: Glyphs, steps: Lines, *, blind: bool = True
+) -> list[tuple[str, Lines]]:
+    """Return the parts of the text about a job, each with its heading; ``steps`` are its next steps."""
+    behind = behind_lines(board, width, glyphs) + steps
+    return [
+        ("who is behind", behind or [[("nobody: no rank holds the others up", MUTED)]]),
+        ("ranks", group_lines(board, width, glyphs)),
+        ("evidence", evidence_lines(board, width, blind=blind)),
+        ("rates", rate_lines(board, width, glyphs)),
+        ("traffic of pairs", traffic_lines(board, width)),
     ]
-    return "\n".join(plain(line).rstrip() for part in parts for line in part) + "\n"
+
+
+def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
+    steps: Lines = [[(f"next: {one_line(step, _TEXT)}", "")] for step in steps_of(board)]
+    lines = wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2)
+    lines += [line for _, part in board_parts(board, width, glyphs, steps) for line in part]
+    return "\n".join(plain(line).rstrip() for line in lines) + "\n"

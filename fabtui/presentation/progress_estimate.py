@@ -61,10 +61,7 @@ def phase_text(model: Model) -> str:
 
 
 def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> Layer | None:
-    """Return the layer that is being tested, None if the screen has none; after a sweep p2p, or the worst layer.
-
-    ``bad``: number of pairs of each layer by bad verdict.
-    """
+    """Return the layer that is tested, or None; after a sweep p2p, or the worst by its bad pairs."""
     name = model.phase.name
     if name in COLLECTIVES or name == "collectives":
         return Layer.BUSBW
@@ -81,10 +78,7 @@ def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> L
 
 
 def round_text(model: Model) -> str:
-    """Return the current round, as ``round 3 of 7``, or "" if the phase has no rounds.
-
-    In a round, every endpoint is tested with one other, in both directions.
-    """
+    """Return the current round, as ``round 3 of 7``, or "" if the phase has no rounds."""
     count = sum(count for (kind, _), count in model.kinds.items() if kind != "none")
     each = 2 * (count // 2)
     if model.phase.name not in _IN_ROUNDS or not each or model.phase.total < 2 * each:

@@ -78,7 +78,6 @@ def _ranges(model: Model, values: SessionValues) -> list[str]:
 
 
 def _against(model: Model, layer: Layer) -> list[str]:
-    """Return how usual values compare with those of the latest session of the site that had the same hardware."""
     if model.past is None:
         return []
     changes = []
@@ -95,7 +94,6 @@ def _against(model: Model, layer: Layer) -> list[str]:
 
 
 def watch_lines(model: Model, values: SessionValues, now: float, width: int, glyphs: Glyphs) -> Lines:
-    """Return how watching goes: the last retest, the slowest pair of the last hour, and changes for the worse."""
     rows = []
     if (last := values.latest) is not None:
         ago = f"{clock_text(max(0.0, now - last.time))} ago"

@@ -57,8 +57,7 @@ class Topology:
         self._model, self._glyphs = model, glyphs
         self._pair = [model.endpoints[number] for number in pair] if pair is not None else []
         self._bad = tally.bad
-        #: Nodes at fault, which come first.
-        self._rank = {name: at for at, name in enumerate(faults.causes)}
+        self._rank = {name: at for at, name in enumerate(faults.causes)}  #: Nodes at fault, which come first.
         self._bad_of: defaultdict[str, list[Pair]] = defaultdict(list)
         self._strays_of: defaultdict[str, list[Pair]] = defaultdict(list)
         for pair_of_ends in faults.strays:

@@ -16,15 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fabtui.diagnosis.finding import Domain, Finding, Pair, Route, Severity
+from fabtui.diagnosis.finding import Domain, Finding, Pair, Severity
 from fabtui.exit_status import BAD
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import UNICODE, Glyphs
-from fabtui.presentation.findings import placed_title
-from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.findings import brief_title
 from fabtui.presentation.preflight_lines import cut, head_line
 from fabtui.presentation.wording import (
     CELL,
@@ -204,10 +203,7 @@ def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs =
 
 
 def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> Line:
-    """Return the verdict in one sentence: what leaves pairs untested, numbers, and what is wrong, worst first.
-
-    A width (characters) shortens the list of faults, and never the numbers; without one, it has few faults.
-    """
+    """Return the verdict in one sentence, worst first; a width shortens the list of faults, never the numbers."""
     if standing.lead:
         return _after_lead(standing, width, glyphs)
     link, faults = _faults(standing)
@@ -354,7 +350,6 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
 
 
 def _rest(standing: Standing, finding: Finding) -> str:
-    """Return a fault without what the sentence begins with."""
     if (
         not standing.gone
         or finding.known
@@ -380,16 +375,12 @@ def _unexplained(standing: Standing, pair: tuple[Pair, Verdict] | None, number: 
 
 def fault_text(finding: Finding) -> str:
     """Return what is wrong in few words: ``n000:1 > n001:2 timed out (path)``, or the title of the finding."""
-    route, slow, verdict = (finding.facts.get(name) for name in ("pair", "of_usual", "verdict"))
     if finding.rule.name == "node-lost" and finding.facts.get("state") in _GONE:
         return one_line(_GONE[finding.facts["state"]].format_map(finding.facts), _LONGEST)
-    if not isinstance(route, Route) or verdict not in set(Verdict):
-        return one_line(placed_title(finding), _LONGEST)
-    words = f"{percent_text(slow.value / slow.median)} of usual" if slow is not None else verdict_words(verdict)
-    words += f", {finding.facts['wrong']}" if finding.facts.get("wrong") else ""
-    ends = f"{route.source} {'-' if route.both else '>'} {route.destination}"
-    place = f" ({finding.facts['at_fault']})" if finding.facts.get("at_fault") else ""
-    return one_line(f"{ends} {words}{place}", _LONGEST)
+    ends, words = brief_title(finding)
+    wrong, place = (finding.facts.get(name) for name in ("wrong", "at_fault"))
+    words = f"{ends} {words}{f', {wrong}' if wrong else ''}{f' ({place})' if place else ''}" if ends else words
+    return one_line(words, _LONGEST)
 
 
 def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
@@ -413,10 +404,7 @@ def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
 
 
 def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
-    """Return a fault in a room: its last set of nodes shortened first, then without details; "" if that is too small.
-
-    Whether the user knows about it is never cut.
-    """
+    """Return a fault in a room: fewer nodes, then fewer details, never without being known; "" in too small a room."""
     if text.endswith(_KNOWN) and len(text) > room >= _NARROWEST + len(_KNOWN):
         return _shortened(text.removesuffix(_KNOWN), room - len(_KNOWN), glyphs) + _KNOWN
     for found in [*_LATER.finditer(text)][::-1]:

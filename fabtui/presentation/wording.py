@@ -47,12 +47,10 @@ _STATE_STYLES = {
 
 
 def verdict_style(verdict: Verdict) -> str:
-    """Return the style of a verdict: that of its cells in the grid, a variable of the theme."""
     return MUTED if verdict is Verdict.UNTESTED else f"{CELL}{style_of(verdict, 1.0).key}"
 
 
 def verdict_tone(verdict: Verdict) -> str:
-    """Return the colour of a verdict for text and bars without a fill."""
     return MUTED if verdict is Verdict.UNTESTED else f"{TONE}{style_of(verdict, 1.0).key}"
 
 
@@ -120,7 +118,6 @@ def usual_share_text(model: Model, measurement: Measurement) -> str:
 
 
 def _beside(measurement: Measurement, other: float) -> str:
-    """Return another value beside that of a measurement, with its unit if that differs."""
     assert measurement.value is not None
     value, unit = spoken(other, measurement.unit)
     same = unit == spoken(measurement.value, measurement.unit)[1]

@@ -29,10 +29,7 @@ def text_width(text: str) -> int:
 
 
 def padded(rows: Rows, left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
-    """Return the cells of rows (of one length), padded; columns of text are ``left``, the others align to the right.
-
-    Longer cells than ``widest`` widen no column.
-    """
+    """Return padded cells of rows; columns of text are ``left``; cells longer than ``widest`` widen no column."""
     widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
         widths = [min(width, widest) for width in widths]

@@ -24,7 +24,6 @@ _SHORT = 12
 #: GB/s are 10^9 bytes per second, Gb/s 10^9 bits.
 _UNITS = {"GB/s": 1.0, "Gb/s": 8.0}
 
-
 _COLLECTIVES_HEAD = ["group", "ranks", "size", "time us", "algbw GB/s", "busbw GB/s", "wrong", "algorithm", ""]
 _ALGORITHM = 7
 #: More transports than this of one class and arm are counted.
@@ -32,10 +31,7 @@ _MOST_TRANSPORTS = 2
 
 
 def collective_tables(model: Model) -> list[Table]:
-    """Return the table of each collective.
-
-    Of an A/B comparison, this shows the first arm; `comparison` shows all of them.
-    """
+    """Return the table of each collective, of an A/B comparison for the first arm; see `comparison`."""
     rows = [row for row in table_rows(model) if row.arm is None]
     tables = []
     for kind in dict.fromkeys(row.kind for row in rows):

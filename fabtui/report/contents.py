@@ -28,18 +28,7 @@ from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import (
-    USUAL_WIDTH,
-    Block,
-    Document,
-    Items,
-    Lines,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Table,
-)
+from fabtui.report.document import USUAL_WIDTH, Block, Document, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.hardware import all_parts, head_rows, parts_at_fault
 from fabtui.report.healthy import what_to_do
@@ -197,7 +186,6 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 
 
 def _pictures(one: Diagnosis) -> Iterator[Block]:
-    """Yield the ranks of a job, and the pairs of the first layer that has any, with the values of its classes."""
     model = one.model
     if one.job is not None and one.job.ranks:
         wide, narrow = (ranks_scene(JobBoard(one.job), room) for room in (PAGE_WIDTH, NARROW_WIDTH))

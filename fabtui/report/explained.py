@@ -25,7 +25,7 @@ from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.nodeset import count
-from fabtui.paths import user_path
+from fabtui.paths import is_file_or_folder
 from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
@@ -75,14 +75,10 @@ class Explained(NamedTuple):
 
 
 def explained(words: Sequence[str]) -> Explained:
-    """Return what the words of a command mean: codes, an error text, or names of files.
-
-    Raises:
-        InputError: A code is unknown, or a file cannot be read.
-    """
+    """Return what words mean: codes, an error text, or files; InputError for an unknown code or unreadable file."""
     if (entry := _entry(words)) is not None:
         return entry
-    if any(map(_is_file, words)):
+    if any(map(is_file_or_folder, words)):
         return explained_logs(sources(words))
     meaning = _text(" ".join(words))
     if not meaning.known and (file := next(filter(_FILE_NAME.fullmatch, words), None)):
@@ -91,11 +87,7 @@ def explained(words: Sequence[str]) -> Explained:
 
 
 def explained_text(text: str) -> Explained:
-    """Return what a text means, which is never taken for the name of a file: a code, an error text, or a log.
-
-    Raises:
-        InputError: A code is unknown.
-    """
+    """Return what a text means, never taken for a file name; InputError for an unknown code."""
     if "\n" in text.strip():
         return explained_logs([Source("text", text)])
     return _entry([text.strip()]) or _text(text.strip())
@@ -136,14 +128,6 @@ def _named(word: str) -> list[Block]:
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
     return blocks
-
-
-def _is_file(word: str) -> bool:
-    try:
-        return word == "-" or user_path(word).exists()
-    except (OSError, ValueError):
-        # Too long for a file name: a text.
-        return False
 
 
 def explained_logs(given: Iterable[Source]) -> Explained:
@@ -206,10 +190,7 @@ def _whole_lines(text: str) -> str:
 
 
 def _output(source: Source) -> tuple[list[Block], str, str]:
-    """Return the findings about an output that `fabtui read` judges, its format, and what was judged.
-
-    Any other text has no format.
-    """
+    """Return findings, format ("" for any other text) and what was judged of an output that `fabtui read` knows."""
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
     waits = form is not None and (form.job or form.name == "node-pairs")

@@ -86,7 +86,6 @@ def unit_text(model: Model, layer: Layer) -> str:
 
 
 def sign_of(level: int, signs: Glyphs) -> str:
-    """Return the character of a cell without a value."""
     if level == Level.DIAGONAL:
         return signs.dot
     return _NOT_TESTED if level <= Level.UNTESTED else signs.of_style[STYLES[level]]

@@ -52,7 +52,6 @@ class HardwareList:
         self._ends = {str(end): end for end in model.endpoints}
 
     def all(self) -> Iterator[Part]:
-        """Yield all parts by node: the node, its GPUs, NICs and cables."""
         for record in self._model.nodes.values():
             yield self.node(record)
             yield from (self.gpu(end) for end in self._model.table.of_node(record.name) if end.kind == "gpu")
@@ -111,7 +110,6 @@ class HardwareList:
             yield Part(f"cable {record.name} {device}", " ".join(filter(None, words)), serial, "")
 
     def _nics(self, record: NodeRecord) -> list[str]:
-        """Return the devices of a node that carry data, by their RDMA names where they have one."""
         inventory = record.inventory or {}
         data = [str(entry.get("nic")) for entry in dicts(inventory.get("data_addresses"))]
         rdma = {str(nic.get("name")): str(nic.get("rdma") or nic.get("name")) for nic in dicts(inventory.get("nics"))}
@@ -150,7 +148,6 @@ def all_parts(model: Model) -> Table | None:
 
 
 def head_rows(one: Diagnosis, site: str = "") -> list[tuple[str, str]]:
-    """Return what was tested, where and when: labels and values."""
     model = one.model
     ends = [end for end in model.endpoints if end.kind in ("gpu", "cpu")]
     kinds = dict.fromkeys("CPU rank" if end.kind == "cpu" else end.name or "GPU" for end in ends)

@@ -20,7 +20,6 @@ _MOST_DAYS, _MOST_FINDINGS = 14, 10
 
 
 def history_blocks(overview: Overview, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
-    """Yield the components that stand out, or the courses of the subject."""
     if not overview.subject:
         yield Paragraph(texts.overview_sentence(overview))
         if steps := texts.version_step_texts(overview):
@@ -44,7 +43,6 @@ def past_blocks(model: Model) -> Iterator[Block]:
 
 
 def course_blocks(course: Course, glyphs: Glyphs, width: int | None = None) -> Iterator[Block]:
-    """Yield where a component was, the graph of each of its values, its latest days, and findings about it."""
     title = texts.part_text(course.component)
     yield Paragraph(title)
     if places := texts.place_lines(course):

@@ -36,10 +36,7 @@ def text(value: str) -> Markup:
 
 
 def tag(name: str, /, *content: str, **attributes: str | bool) -> Markup:
-    """Return an element; content that is not `Markup` is escaped.
-
-    Underscores of attribute names become hyphens, and one at the end is dropped; False leaves an attribute out.
-    """
+    """Return an element; underscores of attributes become hyphens, one at the end is dropped, False drops one."""
     parts = [name]
     for key, value in attributes.items():
         label = key.removesuffix("_").replace("_", "-")
@@ -174,7 +171,6 @@ def _side(table: Table, column: int) -> str:
 
 
 def _entry(entry: Entry) -> Markup:
-    """Return a finding: what was found, its conclusion and its first command; the rest is folded."""
     parts = [tag("h3", tag("b", f"{_SEVERITIES[entry.severity]} {entry.number}"), " ", entry.title)]
     parts += [tag("p", line) for line in entry.evidence[:1]]
     parts += [tag("pre", command, tabindex="0") for command in entry.next[:1]]

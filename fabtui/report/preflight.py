@@ -43,10 +43,7 @@ def preflight_text(
     ascii_only: bool,
     color: bool,
 ) -> str:
-    """Return the text of a preflight, ending in a newline, with the changes since an earlier one (file ``baseline``).
-
-    ``everything``: show all facts and all evidence. There are no colours if ``NO_COLOR`` is set.
-    """
+    """Return the text of a preflight with changes since ``baseline``; ``everything``: all facts and evidence."""
     glyphs = ASCII if ascii_only else UNICODE
     parts: list[list[Line]] = [[texts.head_line(found), *texts.kind_lines(found.table, width, glyphs)]]
     evidence = everything or len(found.findings) <= _FEW
@@ -89,7 +86,6 @@ def preflight_blocks(inspected: Preflight) -> Iterator[Block]:
 
 
 def _fact_rows(table: FactTable, fact: Fact, groups: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the row of a fact, or a row for each of its values if there are many kinds of nodes."""
     roles, mark = texts.odd_roles(table, fact), f" {UNICODE.differs}"
     title = fact.title + mark * bool(roles)
     if len(groups) <= texts.MOST_COLUMNS:

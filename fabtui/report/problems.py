@@ -83,10 +83,7 @@ def _bad_sizes(model: Model) -> _Sizes:
 
 
 def _facts_of_pair(model: Model, finding: Finding, notes: PortNotes, sizes: _Sizes) -> list[str]:
-    """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs.
-
-    Facts that the finding itself has are left out.
-    """
+    """Return what is known of a finding's bad pairs and is not among its facts."""
     known, facts = finding.facts, dict[str, None]()
     for pair in sorted(finding.cells):
         m = next((m for layer in (Layer.P2P, Layer.WORLD) if (m := model.latest(layer, *pair)) is not None), None)

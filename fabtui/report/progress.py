@@ -98,8 +98,7 @@ class Progress:
         self._states: dict[str, NodeState] = {}
         self._logged = 0.0
         self._seen_at_that_time = 0
-        #: Set by `watch`.
-        self._model: Model
+        self._model: Model  #: Set by `watch`.
 
     def watch(self, feed: Feed) -> None:
         self._model = feed.model

@@ -34,11 +34,7 @@ def recordings_in(folder: Path) -> list[Path]:
 
 
 def recordings_text(folder: Path) -> str:
-    """Return the recordings of a folder as text, newest first; files that are none are left out.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Return the recordings of a folder as text, newest first; InputError without one."""
     paths = recordings_in(folder)
     rows: list[tuple[str, ...]] = []
     newest = None

@@ -45,7 +45,6 @@ COLUMNS = (
     *("verdict_then", "verdict_now", "value_then", "value_now", "unit", "ratio", "error"),
 )
 
-
 #: Texts of the earlier and of the later session.
 Pair = tuple[str, str]
 
@@ -65,10 +64,7 @@ def session_text(name: str, model: Model) -> str:
 
 
 def diff_text(names: Pair, sessions: Pair, diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE) -> str:
-    """Return the text of differences, ending in a newline; ``sessions`` are descriptions, see `session_text`.
-
-    ``width`` limits lines of facts; with `ASCII` all of the text is ASCII.
-    """
+    """Return the text of differences; ``sessions``: see `session_text`; ``width`` limits lines of facts."""
     return clean(text(change_blocks(sessions, names[0], diff, width, glyphs), plain=glyphs.plain))
 
 
@@ -101,7 +97,6 @@ def _finding_lists(found: Sequence[Finding], what: str) -> Iterator[Items]:
 
 
 def change_line(diff: SessionDiff) -> str:
-    """Return in one line whether something is worse, and what changed."""
     turned = [one for one in diff.pairs if one.turned]
     broken = sum(one.now.bad for one in turned)
     repaired = len(turned) - broken

@@ -32,10 +32,7 @@ _PLANTED = "deliberate lab fault"
 
 
 def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
-    """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only.
-
-    The verdict and the findings come before the grids.
-    """
+    """Return the summary of a session: verdict, findings, grids; ``plain``: ASCII only."""
     width = shown.text_width if shown is not None else None
     return text(_blocks(one, ASCII if plain else UNICODE, shown), width, plain)
 
@@ -81,7 +78,6 @@ def head_lines(model: Model) -> list[str]:
 
 
 def _grids(model: Model, signs: Glyphs, shown: Shown) -> Iterator[Block]:
-    """Yield the requested grids; by default p2p, and world if the two differ."""
     tested, layers = model.layers, shown.layers
     if layers is not None and not layers:
         layers = tuple(layer for layer in (Layer.P2P, Layer.WORLD) if layer in tested)

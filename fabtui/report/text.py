@@ -20,10 +20,7 @@ _ALL = "--csv and --json have them all"
 
 
 def text(blocks: Iterable[Block], width: int | None = None, plain: bool = False) -> str:
-    """Return blocks as text, ending in a newline, with blank lines between them.
-
-    Sentences are wrapped to ``width``, None: they are not; ``plain``: ASCII only.
-    """
+    """Return blocks as text with blank lines between; ``width`` None: sentences stay whole; ``plain``: ASCII only."""
     joined = "\n".join(text_lines(blocks, width)) + "\n"
     return joined.encode("ascii", "replace").decode("ascii") if plain else joined
 
@@ -106,7 +103,6 @@ def _once(groups: list[str]) -> list[str]:
 
 
 def _heading(cell: str) -> list[str]:
-    """Return the lines of a heading: group, name and unit."""
     lines = cell.split("\n")
     return lines if len(lines) == 3 else ["", cell, ""]
 
@@ -148,10 +144,7 @@ def shortened(table: Table, what: str, where: str = _ALL, most: int = MOST_LINES
 
 
 def folded(line: str, width: int | None) -> list[str]:
-    """Return a line in pieces of at most ``width`` characters, if possible; all but the first are indented further.
-
-    A command stays on its line, from which it can be copied.
-    """
+    """Return a line in pieces of ``width`` characters with a hanging indent; a command to be copied stays whole."""
     if width is None or len(line) <= width or line.lstrip().startswith("next: "):
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)

@@ -131,10 +131,8 @@ class FabricApp(TerminalApp[int]):
         self._start = StartScreen(settings.title, self.glyphs, _AT_THE_START)
         self.add_mode("start", lambda: self._start)
         self.feed: Feed | None = None
-        #: Line for standard error once the screen is gone.
-        self.exit_message: str | None = None
-        #: True once the user or a signal has ended the session.
-        self.closing = False
+        self.exit_message: str | None = None  #: Line for standard error once the screen is gone.
+        self.closing = False  #: True once the user or a signal has ended the session.
         self._hung_up = False
         self._make_feed = make_feed
         self._clock = clock
@@ -150,8 +148,7 @@ class FabricApp(TerminalApp[int]):
         self._commands_given: list[str] = []
         self._saved_settings: dict[str, str] = {}
         self.setting_texts: dict[str, str] = {}
-        #: Feed that was closed for a recording.
-        self._replaced: Feed | None = None
+        self._replaced: Feed | None = None  #: Feed that was closed for a recording.
         self._notifier: Notifier | None = None
         self._problems = [*settings.problems, *([f"screen.theme: {self.theme_problem}"] if self.theme_problem else [])]
         for layer in key_layers():
@@ -169,7 +166,6 @@ class FabricApp(TerminalApp[int]):
         return self._main
 
     def on_mount(self) -> None:
-        """Begin the session once the first frame is on the terminal."""
         # After SIGTSTP, Textual draws again only what has changed.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self.hung_up)):
@@ -294,7 +290,6 @@ class FabricApp(TerminalApp[int]):
 
     @property
     def exit_status(self) -> int:
-        """Exit code of the session in its present state."""
         if self._error_badge is not None:
             # What it had to test was not tested.
             return NOT_TESTED
@@ -456,12 +451,10 @@ class FabricApp(TerminalApp[int]):
 
     @property
     def running(self) -> bool:
-        """True while the session measures, so that its clock runs."""
         return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self.closing
 
     @property
     def sweeping(self) -> bool:
-        """True while tests are running that would be lost."""
         return self.running and self.model.phase.total > 0 and self.model.phase.name not in IDLE_PHASES
 
     def elapsed(self) -> float:
@@ -645,12 +638,10 @@ class FabricApp(TerminalApp[int]):
         self.main.action_layer(name)
 
     def action_list(self) -> None:
-        """Show the worst pairs; on the main screen, switch between them and the grid."""
         if not self.return_to(self.main) or self.main.view != "worst":
             self.main.action_list()
 
     def action_log(self) -> None:
-        """Enlarge the event log; on the main screen, enlarge or shrink it."""
         if not self.return_to(self.main) or not self.main.log_is_large:
             self.main.action_log()
 

@@ -31,7 +31,6 @@ _SSH_FAILED = 255
 
 
 async def login(app: App[int]) -> None:
-    """Open a login on the node under the cursor, and return to the app when it ends."""
     context = context_of(app.screen)
     if context.feed is None or not context.feed.can_test:
         context.notify("the nodes of a recording may no longer exist: no login", severity="warning")

@@ -29,30 +29,19 @@ if TYPE_CHECKING:
 class ScreenSettings(NamedTuple):
     """User settings of the screen."""
 
-    #: Name of a theme file or of a Textual theme; None for the default.
-    theme: str | None = None
-    #: Number of colours of the terminal: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
-    colors: str = "auto"
+    theme: str | None = None  #: Name of a theme file or of a Textual theme; None for the default.
+    colors: str = "auto"  #: Number of colours of the terminal: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
     ascii: bool = False
-    #: How the terminal reports what has happened: ``off``, ``bell``, ``osc9`` or ``osc777``.
-    notify: str = "bell"
-    #: Nodes or file as the user named them, for example ``n[060-061]``.
-    title: str = ""
-    #: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.
-    csv: Path | None = None
-    #: Earlier session to compare with.
-    baseline: Path | None = None
+    notify: str = "bell"  #: How the terminal reports what has happened: ``off``, ``bell``, ``osc9`` or ``osc777``.
+    title: str = ""  #: Nodes or file as the user named them, for example ``n[060-061]``.
+    csv: Path | None = None  #: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.
+    baseline: Path | None = None  #: Earlier session to compare with.
     exit_on_end: bool = False
-    #: An invalid theme is an error, not only a warning.
-    theme_must_be: bool = True
-    #: Keys by binding id, from the user's settings.
-    keys: Mapping[str, str] = MappingProxyType({})
-    #: Errors in the user's settings, one line each.
-    problems: tuple[str, ...] = ()
-    #: Path of the user's settings.
-    config: Path | None = None
-    #: All settings as they were at the start.
-    in_effect: tuple[SettingRow, ...] = ()
+    theme_must_be: bool = True  #: An invalid theme is an error, not only a warning.
+    keys: Mapping[str, str] = MappingProxyType({})  #: Keys by binding id, from the user's settings.
+    problems: tuple[str, ...] = ()  #: Errors in the user's settings, one line each.
+    config: Path | None = None  #: Path of the user's settings.
+    in_effect: tuple[SettingRow, ...] = ()  #: All settings as they were at the start.
     recorded: bool = False
     #: Name of the view that is opened when the session has begun (`fabtui.screen.context.ViewName`), or "".
     first_view: str = ""
@@ -87,8 +76,7 @@ class AppContext(Protocol):
     """State and services that the app offers to views and widgets."""
 
     model: Model
-    #: Feed of the session; None until the first frame is on the terminal.
-    feed: Feed | None
+    feed: Feed | None  #: Feed of the session; None until the first frame is on the terminal.
     settings: ScreenSettings
     glyphs: Glyphs
 
@@ -135,8 +123,7 @@ class AppContext(Protocol):
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is not a recording."""
 
-    #: Values of all settings that were changed on the screen, as text.
-    setting_texts: dict[str, str]
+    setting_texts: dict[str, str]  #: Values of all settings that were changed on the screen, as text.
 
     @property
     def unsaved_settings(self) -> dict[str, str]:

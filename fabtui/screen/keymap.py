@@ -69,7 +69,6 @@ def _names() -> set[str]:
 
 
 def key_name(text: str) -> str | None:
-    """Return Textual's name of a key, or None if there is no such key."""
     text = text.strip()
     head, _, last = text[:-1].rpartition("+") if text.endswith("+") else text.rpartition("+")
     if text.endswith("+"):

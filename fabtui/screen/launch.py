@@ -85,10 +85,7 @@ def prepare(settings: ScreenSettings) -> None:
 
 
 def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
-    """Run the app on a feed that is made once it draws; return the exit code.
-
-    Raises `NoScreen` without a usable terminal, `InputError` if a setting is invalid, for example an unknown theme.
-    """
+    """Run the app; return the exit code. `NoScreen` without a usable terminal, `InputError` for an invalid setting."""
     check_terminal()
     prepare(settings)
     with drawing_terminal():
@@ -114,10 +111,7 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
 def run_start(
     settings: ScreenSettings, sections: Sequence[StartSection], check: Callable[[str], object], nodes: str
 ) -> list[str]:
-    """Show the start screen; return the words of the chosen command, none if the user has left.
-
-    Raises `NoScreen` without a usable terminal.
-    """
+    """Return the words of the command chosen on the start screen, perhaps none; `NoScreen` without a terminal."""
     check_terminal()
     prepare(settings)
     with drawing_terminal():

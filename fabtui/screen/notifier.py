@@ -42,7 +42,6 @@ class Notifier:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Note what has happened since the last call; cheap enough for every batch of events."""
         context, model = self._context, self._context.model
         if context.feed is None or not context.feed.can_test:
             return
@@ -92,7 +91,8 @@ class Notifier:
         self._timer, self._next = None, asyncio.get_running_loop().time() + INTERVAL
         parts, self._events = self._events, []
         if self._ended:
-            parts.append(f"sweep ended: {self._verdict()}")
+            what = "sweep ended" if self._context.model.results.tested else "ended"
+            parts.append(f"{what}: {self._verdict()}")
         if self._changes:
             more = len(self._changes) - 1
             parts.append(self._changes[0] + (f" and {count(more, 'more change')}" if more else ""))
@@ -100,8 +100,9 @@ class Notifier:
         self._show(" / ".join(parts))
 
     def _verdict(self) -> str:
-        """Return the verdict in one sentence, or the outcome if it is not known yet."""
-        findings = self._context.findings
+        findings, board = self._context.findings, self._context.job()
+        if board is not None and board.verdict.alerts:
+            return board.verdict.sentence
         if not findings.final:
             return self._context.model.end_text or "see the screen"
         return sentence_text(findings.standing())

@@ -144,11 +144,7 @@ def seek_by(context: AppContext, steps: int) -> None:
 
 
 def seek_to(context: AppContext, text: str) -> None:
-    """Go to the place that a user has typed.
-
-    Raises:
-        InputError: It is not a place in a recording.
-    """
+    """Go to the place that a user has typed; `InputError` if it is not one in a recording."""
     match = _TIME.fullmatch(text.replace(" ", ""))
     found = replay_of(context)
     share = match is not None and not match[1] and not match[2]
@@ -165,7 +161,6 @@ def seek_to(context: AppContext, text: str) -> None:
 
 
 def seek_turn(context: AppContext, step: int) -> None:
-    """Go to the next or previous change of a verdict, and to its pair."""
     if (found := replay_of(context)) is not None:
         context.run_worker(_show_turn(context, found[0], step), "turn", exit_on_error=False)
 

@@ -64,16 +64,11 @@ class SessionDiagnosis:
         self._counted = self._spent = 0.0  #: Time (s) that the count and the evaluation in progress took so far.
         self._counts_rest_until = self._resting_until = 0.0
         self._ended: tuple[float, int | None] | None = None  #: Start and exit code of the phase after a sweep, in it.
-        #: Findings, most severe first.
-        self.found: list[Finding] = []
-        #: Version of the notes that `found` has.
-        self._noted = 0
-        #: DNS domain that all nodes share, which is not shown.
-        self.domain = ""
-        #: Number of bad pairs of each class.
-        self.bad: Counter[PairClass] = Counter()
-        #: Number of pairs of each layer with each bad verdict.
-        self.layers: LayerCounts = {}
+        self.found: list[Finding] = []  #: Findings, most severe first.
+        self._noted = 0  #: Version of the notes that `found` has.
+        self.domain = ""  #: DNS domain that all nodes share, which is not shown.
+        self.bad: Counter[PairClass] = Counter()  #: Number of bad pairs of each class.
+        self.layers: LayerCounts = {}  #: Number of pairs of each layer with each bad verdict.
         self.known = False
         #: Verdicts of pairs of addresses, where no pairs of endpoints are tested.
         self._addresses: dict[Verdict, int] = {}
@@ -129,7 +124,6 @@ class SessionDiagnosis:
         return "" if complete else " so far"
 
     def standing(self) -> Standing:
-        """Return everything that the verdict sentence is made of."""
         model, tally = self._model, self.tally
         whole = not any(record.state.gone for record in model.nodes.values())
         # While watching, each result would make the findings incomplete for a moment, and each test of addresses.
@@ -271,10 +265,7 @@ class SessionDiagnosis:
         self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 
     def preflight(self) -> tuple[Preflight, bool]:
-        """Return the latest complete preflight, and True if it includes the latest probe results.
-
-        The first is evaluated at once, as views have nothing to show before it; each later one in the background.
-        """
+        """Return the latest complete preflight, the first one at once, and True if it has the latest probe results."""
         wanted = self._model.nodes_version
         if self._preflight is None:
             self._preflight = wanted, latest_preflight(self._model)

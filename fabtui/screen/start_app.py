@@ -78,10 +78,8 @@ class StartApp(TerminalApp[list[str]]):
         self._check = check
         #: What was read of each section; None while it is being read.
         self._read: list[list[StartChoice] | str | None] = [None] * len(sections)
-        #: StartSection and line of the cursor; None until it was moved.
-        self._cursor: tuple[int, int] | None = None
-        #: Width of the first column of choices.
-        self._column = 0
+        self._cursor: tuple[int, int] | None = None  #: StartSection and line of the cursor; None until it was moved.
+        self._column = 0  #: Width of the first column of choices.
         self._filled_in = nodes
         self._line = Input(select_on_focus=False)
         self._hint = TextLine(id="hint")
@@ -89,7 +87,6 @@ class StartApp(TerminalApp[list[str]]):
         self._choices.can_focus = True
 
     def compose(self) -> ComposeResult:
-        """The version, the line of nodes, the choices and the keys."""
         about = "which GPU cannot reach which, and why"
         yield TextLine(Content.assemble((" fabtui ", "bold $primary"), (f"{__version__}   {about}", MUTED)))
         yield TextLine()
@@ -101,7 +98,6 @@ class StartApp(TerminalApp[list[str]]):
         yield KeyBar(hint=("arrows", "move"))
 
     def on_mount(self) -> None:
-        """Draw the first frame, then read the sections."""
         self.set_keymap(check_keys(self.settings.keys, type(self))[0] if self.settings.keys else {})
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGHUP):
@@ -147,7 +143,6 @@ class StartApp(TerminalApp[list[str]]):
 
     @property
     def _places(self) -> list[tuple[int, int]]:
-        """Sections and lines of all choices."""
         return [
             (at, line) for at, found in enumerate(self._read) if isinstance(found, list) for line in range(len(found))
         ]
@@ -177,19 +172,11 @@ class StartApp(TerminalApp[list[str]]):
 
     def _row(self, section: StartSection | None, choice: StartChoice, chosen: bool) -> Line:
         mark = (">" if self.glyphs.plain else "▸") if chosen else " "
-        head: Line = [(" " * (_NAME + 2), "")]
-        if section is not None:
-            head = [(f"{section.key} ", "bold $primary"), (f"{section.name:<{_NAME}}", "")]
+        key, name = ("", "") if section is None else section[:2]
         label, note = (one_line(text, _LONGEST) for text in (choice.label, choice.note))
-        gap = "  " if label and note else ""
-        style = "bold reverse" if chosen else ""
-        return [
-            (f"{mark}", "bold"),
-            *head,
-            (" ", ""),
-            (f"{label:<{self._column if note and label else 0}}", style),
-            (f"{gap}{note}", MUTED),
-        ]
+        texts = f"{label:<{self._column if note and label else 0}}", f"{'  ' if label and note else ''}{note}"
+        head: Line = [(mark, "bold"), (f"{key:<2}", "bold $primary"), (f"{name:<{_NAME}} ", "")]
+        return [*head, (texts[0], "bold reverse" if chosen else ""), (texts[1], MUTED)]
 
     def on_descendant_focus(self) -> None:
         self._draw()
@@ -201,7 +188,6 @@ class StartApp(TerminalApp[list[str]]):
         self.set_focus(self._choices)
 
     def action_move(self, step: int) -> None:
-        """Move the cursor; the line of nodes is above the first choice."""
         places, here = self._places, self._here
         if self.focused is self._line:
             if step > 0:
@@ -231,7 +217,6 @@ class StartApp(TerminalApp[list[str]]):
             self.action_open()
 
     def action_open(self) -> None:
-        """Leave with the command of the cursor's choice, or put its nodes into the line."""
         here = self._here
         found = None if here is None else self._read[here[0]]
         if here is None or not isinstance(found, list):
@@ -247,21 +232,16 @@ class StartApp(TerminalApp[list[str]]):
 
     @on(Input.Submitted)
     def _test(self) -> None:
-        """Test the nodes of the line once they are known to be a node set."""
         text = self._line.value.strip()
         self._show_hint("reading the node set", MUTED)
 
-        def checked() -> str:
-            self._check(text)
-            return ""
-
         def done(problem: object) -> None:
-            if problem:
-                self._show_hint(str(problem), "bold $error")
+            if isinstance(problem, str):
+                self._show_hint(problem, "bold $error")
             else:
                 self.exit(["--nodes", text])
 
-        self._in_thread(checked, done)
+        self._in_thread(partial(self._check, text), done)
 
     @on(Input.Changed)
     def _typed(self) -> None:

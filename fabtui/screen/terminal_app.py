@@ -27,8 +27,7 @@ class TerminalApp(App[ReturnType]):
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
         self.themes = ThemeChoice(self, settings, self.color_count)
-        #: Error of the theme of the settings, or None.
-        self.theme_problem = self.themes.choose()
+        self.theme_problem = self.themes.choose()  #: Error of the theme of the settings, or None.
         choose_filters(self, self.color_count, ascii_only=settings.ascii)
 
     @property

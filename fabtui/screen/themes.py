@@ -31,7 +31,6 @@ COLORS = (
 #: Names of ramps: numbers of colours.
 COLOR_COUNTS = ("24", "256", "16", "none")
 
-
 #: Words of a style of text.
 _TEXT_STYLES = {
     "none",
@@ -67,7 +66,9 @@ def check(colors: Mapping[str, str], variables: Mapping[str, str], ramps: Mappin
         # Anything else would be parsed as a part of the style sheet, and end the app.
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"{name!r} in [variables] is not the name of a variable")
-        if not (_is_text_style(text) if "style" in name.split("-") else _is_color(text)):
+        if not (
+            (text.split() and _TEXT_STYLES.issuperset(text.split())) if "style" in name.split("-") else _is_color(text)
+        ):
             kind = "text style" if "style" in name.split("-") else "colour"
             raise ValueError(f"{name} = {text!r} in [variables] is not a {kind}")
     slots = [slot.key for slot in CellStyle if slot is not CellStyle.PAD]
@@ -81,10 +82,6 @@ def check(colors: Mapping[str, str], variables: Mapping[str, str], ramps: Mappin
                 Style.parse(text or "none")
             except StyleSyntaxError:
                 raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
-
-
-def _is_text_style(text: str) -> bool:
-    return bool(text.split()) and _TEXT_STYLES.issuperset(text.split())
 
 
 def _is_color(text: str) -> bool:
@@ -104,10 +101,7 @@ _NO_STYLE = "not bold"
 
 
 def cell_variables(ramp: Mapping[str, str], full: Mapping[str, str], theme: Mapping[str, str]) -> dict[str, str]:
-    """Return ``cell-SLOT``, the whole style of each slot, and ``tone-SLOT``, its colour for text on the background.
-
-    ``full`` is the ramp with all colours: what lies on a background in RGB has tones in RGB.
-    """
+    """Return ``cell-SLOT`` and ``tone-SLOT``, its colour as text; ``full``: ramp for tones on a background in RGB."""
     background = theme["background"]
     shades = ramp if background.startswith("ansi_") else full
     return {
@@ -181,12 +175,10 @@ RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": 
 class ThemeFile(NamedTuple):
     """Content of a theme file."""
 
-    #: Stem of the file name.
-    name: str
+    name: str  #: Stem of the file name.
     title: str
     dark: bool
-    #: Uses the terminal's own colours and background.
-    ansi: bool
+    ansi: bool  #: Uses the terminal's own colours and background.
     #: Textual's colours by name, and its design variables.
     colors: dict[str, str]
     variables: dict[str, str]

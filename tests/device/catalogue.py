@@ -10,8 +10,6 @@ the fault, and whether it is the same each time. The exit code is 1 if a run is 
 Needs root, a GPU, and the programs of ``tools/carry_lab.sh``.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

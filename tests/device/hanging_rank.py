@@ -6,8 +6,6 @@ Usage: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python hangin
 rank 1 never sends. Each rank prints ``round N`` now and then.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

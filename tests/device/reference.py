@@ -10,8 +10,6 @@ algorithm's bandwidth by the slowest rank, in place; each the median of the repe
 is what a script that launches a job for each pair runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Faults of every kind over a lab of two nodes with NCCL: each affects its own cells only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 
@@ -23,14 +21,11 @@ Expected = dict[Pair, tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def each(gpus: list[str]) -> int:
-    """Number of GPUs of each of the two nodes."""
     return len(gpus) // 2
 
 
 @pytest.fixture(scope="module")
 def lab(each: int, tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Run a session with some faults."""
-
     def run(*faults: str) -> Run:
         args = ("--probes", "p2p", "--bytes", "16M", "--timeout", str(TIMEOUT))
         return run_lab(tmp_path_factory.mktemp("lab"), f"2x{each}", *args, faults=faults)

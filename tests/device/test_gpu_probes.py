@@ -1,7 +1,5 @@
 """GPU probes on a machine with GPUs: NVML and nvidia-smi must agree."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A live job of two ranks that hangs: RAS, the flight recorder or stacks name the rank."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json
@@ -91,7 +89,6 @@ def _fabtui(*words: str) -> tuple[int, dict[str, Any]]:
 
 
 def _named(source: str, *words: str) -> tuple[int, dict[str, Any], str]:
-    """Return the exit code, the verdict, and what its sources show."""
     code, values = _fabtui("hang", "--source", source, *words)
     return code, values, " ".join(values["signals"])
 

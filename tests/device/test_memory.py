@@ -3,8 +3,6 @@
 FABTUI_WATCH_SECONDS is how long it watches (60).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import statistics
@@ -59,8 +57,6 @@ print("intact", flush=True)
 
 
 class Sample(NamedTuple):
-    """State of the GPUs and of the rank host at one time."""
-
     at: float
     used: list[int]  #: Memory of each GPU in bytes.
     rss: int  #: Resident memory of the process that has the GPUs.
@@ -69,14 +65,12 @@ class Sample(NamedTuple):
 
 
 def memory(gpus: list[str]) -> list[int]:
-    """Return the used memory of each GPU in bytes."""
     argv = ["nvidia-smi", "-i", ",".join(gpus), "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
     return [int(line) * MIB for line in done.stdout.split("\n") if line.strip()]
 
 
 def family(pid: int) -> set[int]:
-    """Return the descendants of a process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

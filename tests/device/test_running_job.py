@@ -1,7 +1,5 @@
 """A training on two GPUs is observed while ranks are late, stop or leave: the right rank is named, and soon."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -128,8 +126,6 @@ def _run(training: Training, *words: str) -> tuple[int, str, float]:
 
 
 class App:
-    """The app in a terminal of its own."""
-
     def __init__(self, training: Training) -> None:
         self.screen = Terminal(120, 40)
         self.pid, self.terminal = pty.fork()
@@ -155,7 +151,6 @@ class App:
         return next((line for line in lines if line.startswith("the job ")), "")
 
     def moves(self) -> None:
-        """Wait until the screen shows that the job makes progress, and nothing of an earlier fault."""
         self.wait_for("never shown", EVEN)
         assert self.wait_for(rf"\A(?!.*(?:{FAULTY})).* is making progress", 60) is not None, self.screen.text
 

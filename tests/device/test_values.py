@@ -1,7 +1,5 @@
 """Our figures against other tools' on the same GPUs: nccl-tests where they are, else torch.distributed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -11,8 +11,6 @@ an all_gather where the others call an all_reduce. ``checkpoint`` (s): it writes
 (MiB): it allocates that amount. ``even``: nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -59,8 +57,6 @@ def writes_a_checkpoint(seconds: float, path: Path) -> None:
 
 
 class Training:
-    """The loop of a rank."""
-
     def __init__(self, control: Path, engine: str) -> None:
         self.control, self.rank = control, int(os.environ["RANK"])
         self.device = torch.device("cuda", self.rank) if engine == "nccl" else torch.device("cpu")

@@ -5,8 +5,6 @@ Usage: RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.2.0.1 MASTER_PORT=29500 python faulty_
 Rank 1 does what ``FOLDER/fault`` names, from its next iteration on. A rank that loses another waits, as with NCCL.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import subprocess
@@ -64,7 +62,9 @@ FAULTS: dict[str, Callable[[], object]] = {
 
 
 def main() -> None:
-    store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, RANK == 0)
+    # The agent of torchrun has a store of its own.
+    serves = RANK == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    store = c10d.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), WORLD, serves)
     ranks = c10d.ProcessGroupGloo(store, RANK, WORLD, datetime.timedelta(minutes=30))
     numbers = torch.ones(1 << 16)
     spin(1.1)

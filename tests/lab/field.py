@@ -1,7 +1,5 @@
 """A run of ``fabtui run`` over a network with a planted fault, and what it found."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -4,8 +4,6 @@ Runs on the login node of the lab. Prints JSON: how many answered after which ti
 takes on this machine; which frames came back changed, and what was printed before the first one.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -34,7 +32,6 @@ def sruns() -> list[int]:
 
 
 async def attempt(options: argparse.Namespace) -> dict[str, Any]:
-    """Open the links and return what came of it."""
     nodes, steps = options.nodes, options.steps or len(options.nodes)
     names = nodes[:steps] if steps <= len(nodes) else [str(number) for number in range(steps)]
     placements = {n: (f"--jobid={options.job}", f"--nodelist={nodes[i % len(nodes)]}") for i, n in enumerate(names)}

@@ -3,8 +3,6 @@
 Sequences of a pair that breaks in mid-transfer and of the next test of one of its ends, and rates of slow links.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -4,8 +4,6 @@ The nodes see their adapters in a synthetic ``/sys/class/infiniband``. They reac
 infiniband-diags, which a preloaded library sends to the simulator. It runs in the network between the nodes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -157,7 +155,6 @@ class Fabric:
         self.close()
 
     def close(self) -> None:
-        """End the subnet manager and the simulator."""
         for process in (self._manager, self._process):
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -204,7 +201,6 @@ class Fabric:
         self._wait_for("SUBNET UP", log, self._manager)
 
     def _equip(self) -> None:
-        """Give the nodes their tools and adapters."""
         tools = self._folder / "tools"
         tools.mkdir()
         script = _TOOL.format(folder=self._folder, server=_SERVER, port=_PORT, preload=PRELOADS[0])

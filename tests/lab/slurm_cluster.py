@@ -3,8 +3,6 @@
 The daemons end with the process that starts them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -71,7 +69,6 @@ class SlurmCluster:
         self.close()
 
     def close(self) -> None:
-        """Take everything down."""
         for daemon in self._daemons:
             daemon.kill()
             daemon.wait(5)
@@ -151,7 +148,6 @@ GresTypes=gpu
         self._until(self._idle, "slurmd")
 
     def _host(self, name: str) -> str:
-        """Return the node of the network that plays a node of Slurm."""
         return self.network.names[self.names.index(name) % len(self.network.names)]
 
     def _daemon(self, argv: list[str], name: str) -> None:
@@ -185,13 +181,11 @@ GresTypes=gpu
         return {**kept, "PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf"), **more}
 
     def words(self, *argv: str) -> list[str]:
-        """Return the command that runs a command on the login node."""
         return self.network.controller(argv)
 
     def run(
         self, *argv: str, check: bool = True, timeout: float = 120, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the login node."""
         environ = self.environment(**(env or {}))
         if argv[: len(FABTUI)] == FABTUI:
             done = fabtui(*argv[len(FABTUI) :], env=environ, net=self.network.console, timeout=timeout)
@@ -210,7 +204,6 @@ GresTypes=gpu
         return done
 
     def batch(self, *options: str, script: str = "sleep 600") -> str:
-        """Submit a job and return its id."""
         output = f"--output={self.folder}/job-%j.out"
         return self.run("sbatch", "--parsable", output, *options, f"--wrap={script}").stdout.strip()
 
@@ -239,13 +232,11 @@ GresTypes=gpu
         return [*FABTUI, command, "--remote-python", sys.executable, "--no-record", *args]
 
     def processes(self, name: str) -> list[str]:
-        """Return the command lines of the node side's processes on a node."""
         found = self.network.on(self._host(name), "ps", "-eo", "args").splitlines()
         return [line for line in found if "-IS -c" in line]
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
     return json.loads(path.read_text())
 
 

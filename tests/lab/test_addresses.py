@@ -1,7 +1,5 @@
 """Faults of addresses, routes and networks on a few nodes: each is named first, and nothing else is blamed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

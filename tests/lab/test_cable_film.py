@@ -1,7 +1,5 @@
 """The film of the pulled cable, made on a lab of its own."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

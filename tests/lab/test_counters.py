@@ -1,7 +1,5 @@
 """Counters that grow on one node of a network name that node, with the command that prints them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

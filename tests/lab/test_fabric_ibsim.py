@@ -1,7 +1,5 @@
 """Four nodes on a simulated fabric with the real tools: what is wrong with it shows in preflight and on the pairs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -42,7 +40,6 @@ def fabric(network: Network) -> Iterator[Fabric]:
 
 
 def ssh(network: Network, node: str, *command: str) -> str:
-    """Run a command on a node, as its users do, and return all that it printed."""
     argv = ["ssh", "-F", str(network.ssh_config), node, "--", *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, check=False)
     return done.stdout + done.stderr
@@ -63,7 +60,6 @@ def fabtui(network: Network, command: str, *words: str) -> tuple[int, str]:
 
 
 def findings(network: Network, folder: Path) -> list[dict[str, Any]]:
-    """Return what a preflight finds of RDMA."""
     path = folder / "preflight.json"
     fabtui(network, "preflight", "--json", str(path))
     found: list[dict[str, Any]] = json.loads(path.read_text())["findings"]

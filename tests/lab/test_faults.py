@@ -1,7 +1,5 @@
 """Every fault of a lab of namespaces is planted and healed without a trace, and the lab by hand stands and goes."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
@@ -42,7 +40,6 @@ def state(network: Network, place: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def before(network: Network) -> dict[str, list[str]]:
-    """The state of all places without a fault."""
     return {place: state(network, place) for place in ("fabric", *NAMES)}
 
 

@@ -1,7 +1,5 @@
 """`fabtui hang` about a job of three nodes in which rank 1, or its network, goes wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -17,6 +15,7 @@ from tests.forked import fabtui
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.trained,
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
@@ -90,7 +89,6 @@ class Training:
             )
 
     def hang(self, *words: str) -> tuple[int, str]:
-        """Return the exit code and the first line of the command."""
         environ = {**os.environ, "XDG_STATE_HOME": str(self.network.folder / "state")}
         argv = ("hang", "--nodes", "n[0-2]", "--ssh-config", str(self.network.ssh_config), *words)
         done = fabtui(*argv, env=environ)

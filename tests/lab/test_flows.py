@@ -1,7 +1,5 @@
 """Faults of single flows: one of two equal paths that drops, connections that are refused or limited."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -40,7 +38,6 @@ def half_of_the_flows(network: Network, rail: int, one: tuple[str, ...], other: 
 
 @contextmanager
 def firewall(network: Network, name: str, *rules: str) -> Iterator[None]:
-    """Have rules for incoming packets on a node."""
     lines = ["add table inet own", "add chain inet own input { type filter hook input priority 0; policy accept; }"]
     lines += [f"add rule inet own input {rule}" for rule in rules]
     network.on(name, "nft", "-f", "-", text="\n".join(lines) + "\n")

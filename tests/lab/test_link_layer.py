@@ -1,7 +1,5 @@
 """Faults of MAC addresses, neighbours and switches between nodes of a network: the first finding is the fault."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

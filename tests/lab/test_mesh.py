@@ -1,7 +1,5 @@
 """The mesh of nodes with several rails, over SSH into real network namespaces, with faults made in the network."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json
@@ -58,7 +56,6 @@ class Run(NamedTuple):
 
 
 def pairs_of(network: Network) -> int:
-    """Return the number of ordered pairs of addresses of different nodes."""
     return len(network.names) * (len(network.names) - 1) * len(network.rails) ** 2
 
 
@@ -68,7 +65,6 @@ NETWORK = (8, 4)
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """A smaller network, for faults of one node."""
     with network_in(tmp_path_factory.mktemp("few"), 4, 3) as network:
         yield network
 

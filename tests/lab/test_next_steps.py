@@ -1,7 +1,5 @@
 """The first next command of a finding shows the fault: its output differs from that on a healthy network."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess
@@ -124,7 +122,6 @@ def output(network: Network, command: str) -> str:
 
 
 def outputs(network: Network, commands: list[str]) -> list[str]:
-    """Return what commands print that run at the same time, most of which they wait; nothing for none."""
     with ThreadPoolExecutor(len(commands)) as pool:
         return list(pool.map(lambda command: output(network, command) if command else "", commands))
 

@@ -56,7 +56,6 @@ class Group:
 
 
 def change(network: Network, node: str, before: str) -> None:
-    """Put words in front of the command that logs in to a node."""
     config = network.ssh_config.read_text()
     changed = config.replace(f"Host {node}\n ProxyCommand ", f"Host {node}\n ProxyCommand {before}")
     assert changed != config
@@ -64,7 +63,6 @@ def change(network: Network, node: str, before: str) -> None:
 
 
 def without(controller: str, file: str) -> bool:
-    """Return whether control groups of version 1 with this limit cannot be made here."""
     return not (CGROUPS / controller / file).exists() or not os.access(CGROUPS / controller, os.W_OK)
 
 
@@ -84,7 +82,6 @@ def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
 
 
 def bind(network: Network, node: str, name: str, text: str, target: str) -> None:
-    """Have a file of a node contain something else."""
     source = network.folder / f"{node}-{name}"
     source.write_text(text)
     network.on(node, "mount", "--bind", str(source), target)

@@ -1,7 +1,5 @@
 """Faults of a node's software, end to end: a clock that is off, and probes that crash."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal
@@ -53,7 +51,6 @@ def odd_python(network: Network, name: str, before: str) -> Iterator[list[str]]:
 
 
 def first(found: Outcome) -> tuple[str, tuple[str, str]]:
-    """Return title and subject of the first finding."""
     finding = found.saved["findings"][0]
     return finding["title"], (finding["subject"]["kind"], finding["subject"]["name"])
 

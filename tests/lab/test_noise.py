@@ -1,7 +1,5 @@
 """A healthy network on busy cores: no pair flaps, nothing is to be drained, nothing is bad."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sessions over a kubectl that is played: pods are the nodes of a lab network."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

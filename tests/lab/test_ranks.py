@@ -1,7 +1,5 @@
 """CPU ranks over faulty links, end to end: the NIC is named, and the pairs of other nodes are not harmed."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess
@@ -32,7 +30,6 @@ NETWORK = (4, 2)
 
 
 def bad(found: Outcome) -> list[tuple[str, str]]:
-    """Return kind and name of what the findings blame that a job would suffer from."""
     subjects = [one["subject"] for one in found.saved["findings"] if one["severity"] == "bad"]
     return [(one["kind"], one["name"]) for one in subjects]
 
@@ -99,7 +96,6 @@ def test_a_value_that_is_slow_once_is_tested_again_before_it_is_reported(network
 
 
 def _retests(recording: Path) -> bool:
-    """Return True once slow pairs are tested again."""
     # At first it is empty.
     with contextlib.suppress(InputError):
         return any(
@@ -109,7 +105,6 @@ def _retests(recording: Path) -> bool:
 
 
 def _heal_at_the_first_retest(network: Network, recording: Path, over: threading.Event) -> None:
-    """Take the fault away as soon as slow pairs are to be tested again."""
     while not over.wait(0.05) and not _retests(recording):
         pass
     network.fabric("tc", "qdisc", "del", "dev", "n1r0", "root")

@@ -1,7 +1,5 @@
 """A node whose network is cut for a while, end to end."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,6 +1,4 @@
-"""A running job on two nodes: `fabtui hang` and `fabtui run --read-only` name the rank that it waits for."""
-
-from __future__ import annotations
+"""A job of torchrun on two nodes: `fabtui hang`, also with `--wait`, and `fabtui run --read-only` name its rank."""
 
 import json
 import os
@@ -21,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
     needs_torch,
 ]
-TRAINING = Path(__file__).parents[1] / "wire" / "gloo_training.py"
+TRAINING = Path(__file__).with_name("faulty_training.py")
 RANKS = 4
 
 
@@ -33,7 +31,7 @@ class Job(NamedTuple):
 
     def pid(self, rank: int) -> str:
         """Return the process of a rank, as its node counts."""
-        for pid in self.network.on(self.node(rank), "pgrep", "-f", "gloo_training.py").split():
+        for pid in self.network.on(self.node(rank), "pgrep", "-f", "faulty_training.py").split():
             environ = self.network.on(self.node(rank), "cat", f"/proc/{pid}/environ").split("\0")
             if f"RANK={rank}" in environ:
                 return pid
@@ -52,14 +50,6 @@ class Job(NamedTuple):
         while self.iterations() < before + 3:
             assert time.monotonic() < until, self.log.read_text()
             time.sleep(0.1)
-
-    def stands(self) -> None:
-        """Wait until it prints nothing for a while: on a busy machine a rank handles a signal late."""
-        before, until = -1, time.monotonic() + 90
-        while (now := self.iterations()) != before:
-            assert time.monotonic() < until, self.log.read_text()
-            before = now
-            time.sleep(1.5)
 
     def iterations(self) -> int:
         return self.log.read_text().count("iteration ")
@@ -81,10 +71,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         for number in range(2):
             # Other tests have processes killed for memory meanwhile, which the kernel reports to everyone.
             network.on(f"n{number}", "sh", "-c", "test ! -e /dev/kmsg || mount --bind /dev/null /dev/kmsg")
-            # An agent that seldom checks its ranks leaves the others alone when one has died.
             argv = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
-            argv += ["--nproc-per-node", str(RANKS // 2), "--monitor-interval", "120"]
-            argv += ["--master-addr", network.address("n0", 0), "--master-port", "29500", str(TRAINING)]
+            argv += ["--nproc-per-node", str(RANKS // 2)]
+            argv += ["--master-addr", network.address("n0", 0), "--master-port", "29500", str(TRAINING), str(folder)]
             environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
             with (folder / f"n{number}.log").open("wb") as log:
                 enter = network.holder(f"n{number}").enter(argv)
@@ -96,12 +85,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
             for agent in agents:
                 agent.kill()
                 agent.wait(10)
-
-
-def test_a_job_that_moves(job: Job) -> None:
-    code, lines = job.fabtui("hang")
-    assert code == 0, lines
-    assert lines[0].startswith("the job on n[0-1] (4 ranks) is making progress"), lines
 
 
 def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
@@ -125,23 +108,33 @@ def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
     job.moves()
 
 
-def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
-    """Observed only after it had begun: the iterations in its log show that it has worked before."""
-    job.signal(2, "USR1")
+def test_a_hang_that_is_waited_for_runs_the_command_of_the_user_once(job: Job, tmp_path: Path) -> None:
+    printed, kept = tmp_path / "printed", tmp_path / "kept"
+    words = ["hang", "--wait", "--nodes", "n0,n1", "--ssh-config", str(job.network.ssh_config), "--logs", str(job.log)]
+    words += ["--on-hang", f'printf "%s\\n%s\\n" "$FABTUI_FINDING" "$FABTUI_REPORT" >> {kept}']
+    with printed.open("wb") as out:
+        dog = subprocess.Popen(
+            [sys.executable, "-m", "fabtui", *words],
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
     try:
-        job.stands()
-        code, lines = job.fabtui("hang", "--json", "--logs", str(job.log))
+        until = time.monotonic() + 90
+        while " is making progress" not in printed.read_text():
+            assert time.monotonic() < until, printed.read_text()
+            time.sleep(0.1)
+        job.signal(3, "STOP")
+        assert dog.wait(120) == 1, printed.read_text()
     finally:
-        job.signal(2, "USR2")
-    found = json.loads(lines[0])
-    assert code == 1, found
-    assert found["behind"] == [2], found
+        dog.kill()
+        job.signal(3, "CONT")
+    text = printed.read_text()
+    assert text.count("\nevidence\n") == 1
+    assert "the command of --on-hang ended well" in text
+    finding, path = kept.read_text().splitlines()
+    assert finding.startswith("the job on n[0-1] (4 ranks) has been hanging for 0:"), finding
+    assert f"kill -CONT {job.pid(3)}" in finding
+    report = json.loads(Path(path).read_text())
+    assert (report["job"], report["state"], report["behind"]) == (None, "hangs", [3])
     job.moves()
-
-
-def test_a_dead_rank(job: Job) -> None:
-    """The last one: the job does not survive it."""
-    job.signal(1, "KILL")
-    code, lines = job.fabtui("hang")
-    assert code == 1, lines
-    assert "rank 1" in lines[0], lines

@@ -1,7 +1,5 @@
 """A pair that breaks in mid-transfer spoils no later test: CPU ranks over networks of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slow is not dead: a NIC with a limited rate is slow with that value, and a dropped path is timed out."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sessions inside and beside jobs of a real Slurm: nodes of jobs, srun as a transport, and what is left behind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -226,6 +224,7 @@ async def test_an_assistant_names_a_job_in_place_of_nodes(cluster: SlurmCluster)
         cluster._until(lambda: cluster.state(ended) == "FAILED", "the end of the job")
         _, found, text = await ask("job", jobid=ended)
         assert (found["exit"], "FAILED (NonZeroExitCode), exit code 3" in found["answer"]) == (1, True), text
+        assert found["not_examined"] == ["its nodes: none was asked, as only those of a running job are"]
         for tool in ("job", "preflight", "run", "hang"):
             refused, _, text = await ask(tool, jobid=other)
             assert refused

@@ -1,7 +1,5 @@
 """``fabtui job`` on a real Slurm: planted faults are found while the job runs and after it, and nothing else."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -77,7 +75,6 @@ def report(cluster: SlurmCluster, job: str, *more: str) -> tuple[int, dict[str, 
 
 
 def until(cluster: SlurmCluster, job: str, rules: set[str], *more: str) -> dict[str, Any]:
-    """Return the report that has these rules."""
     end = time.monotonic() + DEADLINE
     while True:
         code, found = report(cluster, job, *more)
@@ -163,7 +160,6 @@ while not os.path.exists('$D/stop'): time.sleep(0.1)"
 
 
 def has(cluster: SlurmCluster, path: Path, text: str) -> None:
-    """Wait until a file has a text."""
     cluster._until(lambda: path.exists() and text in path.read_text(), f"{text} in {path}")
 
 

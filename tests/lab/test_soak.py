@@ -3,8 +3,6 @@
 By hand, eight nodes for half an hour: ``python bench/soak.py --seconds 1800``.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

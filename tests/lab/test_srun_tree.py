@@ -1,7 +1,5 @@
 """One srun for 64 nodes of a real Slurm."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Settings of single nodes that no rule is about, over real SSH servers in namespaces: all are compared and named."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,6 @@ COMMANDS = {
 
 
 def typed(network: Network, step: str) -> str:
-    """Return what a next step prints, typed into a shell on the console."""
     done = subprocess.run(["sh", "-c", step], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, (step, done.stderr)
     return done.stdout

@@ -1,7 +1,5 @@
 """Reads terminal text back into cells."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 
@@ -20,8 +18,6 @@ class Cell(NamedTuple):
 
 
 class Pen:
-    """Current style of a terminal."""
-
     def __init__(self) -> None:
         self.attributes: set[int] = set()
         self.foreground = self.background = "default"

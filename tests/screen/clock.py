@@ -1,7 +1,5 @@
 """A clock for tests of the app: it stands still while anything can run, and then jumps to the next timer."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 import time

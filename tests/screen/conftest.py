@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,7 +19,6 @@ Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same colours and terminal on every machine."""
     for name in ("COLORTERM", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -46,7 +43,6 @@ def _parsed_styles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test with an event loop wait for a timer."""
     if inspect.iscoroutinefunction(request.function) or "snap_compare" in request.fixturenames:
         Clock().install(monkeypatch)
 
@@ -59,7 +55,6 @@ def _cursor_at_the_first_cell(request: pytest.FixtureRequest, monkeypatch: pytes
 
 
 def make_app(feed: Any, **settings: Any) -> FabricApp:
-    """An app on a feed whose clock stands still."""
     settings.setdefault("colors", "24")
     settings.setdefault("title", "n[000-002]")
     return FabricApp(lambda: feed, ScreenSettings(**settings), clock=lambda: 0.0)
@@ -91,7 +86,6 @@ def opened() -> Opened:
 
 
 def screen_text(app: FabricApp) -> str:
-    """Return the text of the screen."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 

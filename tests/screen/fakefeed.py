@@ -1,7 +1,5 @@
 """A feed that plays a list of events at fixed times; and such lists."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -141,7 +139,6 @@ class FakeFeed(Feed):
         self.play([Acknowledged(finding=finding, title=title, note=note, time=self.model.now)])
 
     def answer(self, **fields: Any) -> None:
-        """End the command that was run last."""
         self.play([CommandEnd(number=len(self.ran), time=self.model.now, **fields)])
 
     async def ask_job(self) -> None:

@@ -1,7 +1,5 @@
 """Running jobs of 16 ranks on two nodes: events for a feed, and the verdicts that the judge would return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -99,7 +97,6 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
 
 
 def verdict_of(kind: Kind) -> JobVerdict:
-    """Return the verdict about a job."""
     rows = []
     for rank in range(16):
         state, util, power, share = _numbers(kind, rank)

@@ -1,7 +1,5 @@
 """Probe results of synthetic sessions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 
@@ -11,7 +9,6 @@ def address(node: str, index: int) -> str:
 
 
 def inventory(node: str, count: int, kind: str = "gpu") -> dict[str, Any]:
-    """Return the inventory of a node."""
     gpus = [
         {
             "index": index,
@@ -83,7 +80,6 @@ def inventory(node: str, count: int, kind: str = "gpu") -> dict[str, Any]:
 
 
 def nvlink(crc: int) -> dict[str, Any]:
-    """Return the nvlink probe result of a node with one bad link."""
     return {
         "source": "nvidia-smi",
         "error": None,
@@ -101,3 +97,21 @@ def nvlink(crc: int) -> dict[str, Any]:
             }
         ],
     }
+
+
+#: What nodes send for probes that no recording has.
+PROBED: dict[str, dict[str, Any]] = {
+    "nvlink": nvlink(3),
+    "rdma": {
+        "ports": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0", "pkeys": ["0xffff"], "errors": {"x": 1}, "lanes": 4}],
+        "nics": [{"interface": "eth0", "pause": {"rx": "on", "tx": "on"}}],
+    },
+    "ibstat": {"cas": [{"ca": "mlx5_0", "ports": [{"port": 1, "state": "Active", "rate": 400, "lid": 3}]}]},
+    "ibfabric": {
+        "ports": [
+            {"ca": "mlx5_0", "port": 1, "leaf": {"guid": "0x1", "name": "leaf0", "port": 2}, "link": {"rate": 1}}
+        ],
+        "fabric": {"leaves": {"0x1": {"name": "leaf0"}}, "below": [], "errors": []},
+    },
+    "scratch": {"own": True, "value": {"used": 3}, "units": {"used": "%"}, "judged": [{"text": "x"}]},
+}

@@ -1,7 +1,5 @@
 """Runs the app on a synthetic feed: ``python -m tests.screen.show [two|connecting|NODESxENDPOINTS] [--live] ...``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

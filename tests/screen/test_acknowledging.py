@@ -1,7 +1,5 @@
 """Findings that the user marks as known."""
 
-from __future__ import annotations
-
 import pytest
 from textual.pilot import Pilot
 
@@ -13,13 +11,11 @@ from tests.screen.test_verdict import diagnosed
 
 
 async def concluded(app: FabricApp, pilot: Pilot[int]) -> None:
-    """Wait until every pair has been checked."""
     await until(pilot, lambda: app.findings.final)
     await settled(app, pilot)
 
 
 def _panel_text(screen: str) -> str:
-    """Return the words of the panel on one line."""
     return " ".join(" ".join(line.partition("▏")[2] for line in screen.splitlines()).split())
 
 

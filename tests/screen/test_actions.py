@@ -1,7 +1,5 @@
 """Keys other than movement: tests, pauses, exports, copies."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

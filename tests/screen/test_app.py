@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -47,41 +45,6 @@ async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: 
         assert "n002 failed 0:0" in text
         assert "ago: connection refused" in text
         assert "is sshd running there?" in text
-
-
-async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
-        await press(pilot, "right_square_bracket", "right_square_bracket")
-        text = screen_text(app)
-        for words in (
-            "n000:1 > n001:2",
-            "x failed",
-            "cross rail",
-            "LAB",
-        ):
-            assert words in text
-        assert "deliberate lab fault" not in text
-        assert "▌2 n000:1 > n001:2 failed" in text
-        assert "usual value, GB/s" in text
-
-
-async def test_80_columns_show_the_same_on_one_line(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
-        assert not app.main.panel.display
-        await press(pilot, "right_square_bracket")
-        assert "n000:1 > n001:1  p2p 12.4 GB/s ▾ slow 27 % of the usual 46.0" in screen_text(app)
-        assert "? help" in screen_text(app)
-        assert "q quit" in screen_text(app)
-
-
-async def test_very_small_terminals_get_the_worst_pairs(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
-        assert app.main.view == "worst"
-        text = screen_text(app)
-        assert text.index("x  n000:1 > n001:2") < text.index("T  n000:3 > n001:2") < text.index("▾  n000:1 > n001:1")
-        await press(pilot, "down", "enter")
-        assert "n000:3 > n001:2" in screen_text(app)
-        assert "connect: timed out after 5.0 s" in screen_text(app)
 
 
 async def test_it_follows_the_size_of_the_terminal(opened: Opened) -> None:
@@ -164,20 +127,6 @@ async def test_an_open_pair_follows_the_model(opened: Opened) -> None:
         assert "attempt 7" in screen_text(app)
 
 
-async def test_progress_bar_counts_and_remaining_time(opened: Opened) -> None:
-    story = sweep_of_two(end=False)
-    cut = len(story.events) - 20
-    async with opened(FakeFeed(story.events[:cut])) as (app, _):
-        line = screen_text(app).splitlines()[0]
-        assert " n002 failed  2 suspects, 38 of 56 GPU pairs tested: " in line
-        assert " p2p " in line
-
-
-async def test_the_end_is_in_the_title(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
-        assert "done in 0:0" in screen_text(app).splitlines()[0]
-
-
 async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
     from fabtui.screen.keymap import key_owners
     from fabtui.screen.keys import bindings_of
@@ -196,18 +145,6 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
                 assert all(word in text for word in words), words
         await pilot.press("escape")
         assert app.screen is app.main
-
-
-async def test_keys_can_be_rebound_by_their_ids(opened: Opened) -> None:
-    feed = FakeFeed(sweep_of_two().events)
-    async with opened(feed) as (app, pilot):
-        app.set_keymap({"main.sweep": "f5"})
-        await pilot.press("R")
-        assert feed.swept == 0
-        await press(pilot, "f5")
-        assert feed.swept == 1
-        await press(pilot, "question_mark")
-        assert "f5" in screen_text(app).lower()
 
 
 async def test_the_palette_has_a_command_for_what_keys_do(opened: Opened) -> None:

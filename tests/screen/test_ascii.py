@@ -1,7 +1,5 @@
 """ASCII mode: every view, dialogs and scroll bars of Textual included."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.screen.terminal.internals import as_ascii

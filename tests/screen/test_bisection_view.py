@@ -1,7 +1,5 @@
 """The view of the search by halves: the halves, what is cleared and left, and the sentence, at two sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.model.events import BisectGroup, BisectRound, BisectStart, Event

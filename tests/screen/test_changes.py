@@ -1,7 +1,5 @@
 """Changed cells that the model reports to a reader."""
 
-from __future__ import annotations
-
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer

@@ -1,7 +1,5 @@
 """Settings that are changed on the screen: the view of all settings, `:theme`, and the file that they are saved in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
 
 async def change(pilot: Pilot[Any], name: str, text: str) -> None:
-    """Give a setting a value in the view of all settings."""
     app = pilot.app
     if not isinstance(app.screen, SettingsScreen):
         await press(pilot, "f2")

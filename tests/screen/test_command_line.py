@@ -1,7 +1,5 @@
 """The command line: completion, every kind of command, the answer to unknown ones, and a recording in place."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -116,11 +114,9 @@ async def test_tab_completes_commands_and_arguments(opened: Opened) -> None:
 
 async def test_the_line_is_edited_as_in_a_shell(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("colon")
-        await pilot.pause(0.1)
+        await press(pilot, "colon", seconds=0.1)
         line = app.screen.query_one("Input")
-        await pilot.press(*"fil", "ctrl+u", *"goto n1", "ctrl+w", *"n0")
-        await pilot.pause(0.1)
+        await press(pilot, *"fil", "ctrl+u", *"goto n1", "ctrl+w", *"n0", seconds=0.1)
         assert line.value == "goto n0"  # type: ignore[attr-defined]
 
 

@@ -1,7 +1,5 @@
 """Keys that arrive at a prompt late, after keys that were typed into its input line."""
 
-from __future__ import annotations
-
 import pytest
 from textual.app import App, ComposeResult
 from textual.events import Key

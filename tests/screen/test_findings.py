@@ -1,7 +1,5 @@
 """Findings, class statistics and the sweep's pace, as the side panel has them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any
@@ -40,7 +38,6 @@ def diagnosed(model: Model) -> SessionDiagnosis:
 
 
 def finding_lines(found: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int) -> list[Line]:
-    """The lines of the side panel, without what a click leads to."""
     return [line for line, _ in summary_lines(found, pair, width, height, GLYPHS, lambda step: step.startswith("ssh "))]
 
 
@@ -73,13 +70,6 @@ def test_the_finding_of_the_cursor_is_open_wherever_it_stands() -> None:
         assert next(line for line in lines if line.startswith("▌")).startswith(f"▌{place + 1} ")
         assert not any("▌" in plain(one) for one in finding_lines(found, None, 45, height))
     assert finding_lines(found, None, 45, 0) == []
-
-
-def test_the_finding_of_the_cursors_pair_is_marked() -> None:
-    found = diagnosed(sweep_of_two().shadow)
-    marked = [line[1][0] for line in finding_lines(found, FAILED, 45, 40) if line and line[0][0] == "▌"]
-    assert marked[0] == "2"
-    assert all(text.startswith("  ") for text in marked[1:]), "one finding alone"
 
 
 async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened) -> None:
@@ -377,15 +367,6 @@ async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> N
         await press(pilot, "2")
         assert app.screen is app.main
         assert (app.main.grid.row, app.main.grid.column) == (1, 6)
-
-
-async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
-    story = sweep_of_two(end=False)
-    feed = FakeFeed(story.events[:-20])
-    async with opened(feed) as (app, _):
-        text = screen_text(app)
-        assert "p2p   round" in text
-        assert "WHAT IS WRONG SO FAR" in text
 
 
 @pytest.mark.parametrize(("width", "shown"), [(99, False), (100, True)])

@@ -1,7 +1,5 @@
 """Geometry of the grid: what is under the mouse stays there while results arrive."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

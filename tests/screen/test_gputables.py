@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -96,20 +94,6 @@ def test_the_kernel() -> None:
     assert "not permitted" in text(kernel_lines({"readable": "not permitted", "counts": []}))[-1]
     assert "no GPU, PCIe or link events since boot" in text(kernel_lines({"readable": "yes", "counts": []}))[-1]
     assert kernel_lines(None) == kernel_lines({"error": "x"}) == []
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"gpus": [1, {}, {"index": NASTY, "pcie": [], "errors": {NASTY: NASTY}, "reasons": [3], "rows": "x"}]},
-        {"gpus": [{"pcie": {"width": "a"}, "power": "x", "fabric": 3}], "problems": 3, "fabric_manager": []},
-        {"readable": "yes", "counts": [{}, {"kind": NASTY, "age": "x", "text": NASTY, "count": []}, 4]},
-    ],
-)
-def test_any_value(value: dict[str, Any]) -> None:
-    shown = str(text([*gpu_state_lines(value, value), *kernel_lines(value)]))
-    assert "\\x1b" not in shown
-    assert "\\u202e" not in shown
 
 
 @pytest.mark.parametrize(("uuid", "grown"), [("GPU-1", True), ("GPU-2", False)])

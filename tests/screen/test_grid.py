@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import replace
@@ -29,7 +27,6 @@ def lines_of(grid: GridView) -> list[str]:
 
 
 def drawn(grid: GridView) -> list[str | None]:
-    """Return the lines with their colours."""
     return [strip._render_cache for strip in grid.render_lines(grid.size.region)]
 
 
@@ -289,32 +286,6 @@ async def test_cells_under_test_are_marked(opened: Opened) -> None:
         source, numbers = app.main.source, app.main.source.axis.position
         narrow = source.row(numbers[0], 0, source.columns.size, 1)
         assert narrow[numbers[1]][0] == CellStyle.RUNNING, "a narrow cell has no other mark"
-
-
-async def test_layers_show_their_own_values(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        seen = {}
-        for key in "1234567":
-            await press(pilot, key)
-            lines = lines_of(app.main.grid)
-            seen[key] = (lines[app.main.grid.viewport.line_of_row[1]], screen_text(app))
-        assert "FAIL" in seen["1"][0]
-        assert "12.4▾" in seen["2"][0]
-        assert "352" not in seen["3"][0]
-        assert "4.18" in seen["4"][0]
-        assert ".08" in seen["5"][0]
-        assert "41.0" in seen["6"][0]
-        assert "CUMEM" in seen["7"][0]
-        assert "GB/s at 256 MiB" in seen["2"][1]
-        lines = [line.partition("▏")[0].strip() for line in seen["2"][1].splitlines()]
-        at = lines.index("usual value, GB/s")
-        assert [line.split("   ") for line in lines[at + 1 : at + 4]] == [
-            ["same node", "  351", "slow below 246"],
-            ["same rail", " 46.0", "slow below 32.2"],
-            ["cross rail", "44.1", "slow below 30.9"],
-        ]
-        assert "us at 8 B" in seen["4"][1]
-        assert "ms at 56 B" in seen["5"][1]
 
 
 async def test_a_big_fabric_does_not_make_a_key_slow(opened: Opened) -> None:

@@ -1,7 +1,5 @@
 """Rows and columns by leaf switch and by rail."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -34,7 +32,6 @@ def fabric(*, known: int = NODES) -> Story:
 
 
 def grouped(model: Model, order: RowOrder) -> list[tuple[str, list[str]]]:
-    """The groups with the names of their endpoints."""
     axis = Axis.of_model(model)
     found = group_by(model, axis, order)
     assert found is not None

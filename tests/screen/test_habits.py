@@ -1,7 +1,5 @@
 """The question before quitting, jump mode, help of where one is, the mouse, the clipboard."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 
@@ -18,7 +16,6 @@ from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two
 
 
 def letter_at(app: Any, x: int, y: int) -> str:
-    """The letter that jump mode shows at a place."""
     line: str = screen_text(app).splitlines()[y]
     return line[x : x + 3].strip()
 
@@ -215,13 +212,6 @@ async def test_help_is_searched_as_one_types(opened: Opened) -> None:
         assert "main.pause" in screen_text(app)
         await press(pilot, "escape")
         assert app.screen is app.main
-
-
-async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
-        await press(pilot, "question_mark")
-        assert "help: worst pairs" in screen_text(app)
-        assert "keys of this view" in screen_text(app)
 
 
 @pytest.mark.parametrize(

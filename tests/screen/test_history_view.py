@@ -1,7 +1,5 @@
 """The view of the history: what stands out, the course of a component, and what a recording may know."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,6 @@ from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
 
 
 async def _read(app: FabricApp, pilot: Pilot[int]) -> None:
-    """Wait until the view that was opened has read the history."""
     await until(pilot, lambda: isinstance(app.screen, HistoryScreen) and app.screen.overview)
     await pilot.pause()
 
@@ -74,8 +71,6 @@ async def test_a_recording_shows_nothing_later(opened: Opened) -> None:
 
 
 class _AlwaysSeen:
-    """A past in which each finding was seen before."""
-
     findings: tuple[Any, ...] = ()
     usual: Any = MappingProxyType({})
     overview: Any = None

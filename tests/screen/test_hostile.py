@@ -1,7 +1,5 @@
 """Text from a node is shown literally: no markup, escape sequences, bidirectional text or broken columns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

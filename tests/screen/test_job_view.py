@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +54,6 @@ async def test_the_view_has_findings_nodes_iterations_and_the_end_of_a_log(
 
 @pytest.fixture
 def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a squeue in front that knows two jobs of the user."""
     lines = "12|RUNNING|41:07|n[060-063]|megatron-xl\n13|PENDING|0:00||evaluation\n"
     script = f"#!/bin/sh\ncase \"$*\" in *--user=*) cat <<'END'\n{lines}END\n;; *) exit 1;; esac\n"
     (tmp_path / "squeue").write_text(script)
@@ -89,8 +86,6 @@ async def test_a_job_is_chosen_by_its_id(opened: Opened) -> None:
 
 
 class LinkedMonitor(JobMonitor):
-    """A monitor whose nodes can be asked."""
-
     linked = True
 
 

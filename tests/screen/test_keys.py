@@ -1,7 +1,5 @@
 """Every key of every screen is pressed, and what it is for has to happen. A key without a case here fails."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib
@@ -142,12 +140,10 @@ class Case:
 
 
 def with_a_past(_: FakeFeed) -> None:
-    """Write a history of earlier sessions."""
     write_past(history_file(lab=True))
 
 
 def in_the_past(check: Callable[[World], bool], *keys: str, size: tuple[int, int] = (120, 40)) -> Case:
-    """Keys in the view of a history."""
     return Case(check, before=("H", *keys), size=size, prepare=with_a_past)
 
 
@@ -164,7 +160,6 @@ def running() -> Story:
 
 
 def asking() -> Story:
-    """Story of a failed node whose next step asks before it runs."""
     story = sweep_of_two()
     story.state("n002", NodeState.FAILED, REFUSED, "ssh n000 sudo dmesg")
     return story
@@ -187,7 +182,6 @@ def as_replay(feed: FakeFeed) -> None:
 
 
 def with_a_job(feed: FakeFeed) -> None:
-    """Give the nodes logs in the working folder."""
     for node in ("n000", "n001", "n002"):
         Path(f"{node}.out").write_text("".join(f"line {number} of {node}\n" for number in range(60)))
         Path(f"{node}.err").write_text(f"ValueError: of {node}\n" if node == "n001" else "a warning\n")
@@ -219,7 +213,6 @@ def talkative() -> Story:
 
 
 def log_from(first: int) -> Callable[[World], bool]:
-    """Check the first line of the enlarged log."""
     return lambda w: f"{first} to {first + 18} of 82" in w.text
 
 
@@ -235,7 +228,6 @@ IN_THE_MIDDLE = ("down", "down", "right", "right")
 
 
 def marked_finding(world: World) -> str:
-    """Return the number of the finding that is selected."""
     segments = [segment for strip in world.app.screen._compositor.render_strips() for segment in strip]
     return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
 

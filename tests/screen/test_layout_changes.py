@@ -1,7 +1,5 @@
 """Changes of the layout: the side panel is filled, node states are left, notifications leave the last lines alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Ends of the app: on request, after a sweep, on bad input, on an error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The dialog in which a server's questions at a login are answered."""
 
-from __future__ import annotations
-
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.conftest import Opened, press, screen_text, until
 from tests.screen.fakefeed import FakeFeed, sweep_of_two

@@ -1,7 +1,5 @@
 """A node in detail, all nodes as a table, lost nodes, the event log."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import diagnose
@@ -17,7 +15,7 @@ from fabtui.screen.context import ScreenSettings
 from fabtui.screen.views.node import row_lines, system_lines
 from fabtui.screen.views.nodes import HEADINGS, folded_rows, node_rows, pair_counts
 from fabtui.screen.widgets.sorted_table import Sorting
-from tests.screen.conftest import Opened, screen_text, settled
+from tests.screen.conftest import Opened, press, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.fakeprobes import inventory
 from tests.unit.diagnosis.test_pair_rules import fabric
@@ -26,7 +24,6 @@ GLYPHS = Glyphs(False)
 
 
 def gpu_look(node: str) -> dict[str, Any]:
-    """Return the gpus probe result of a node whose second GPU is too hot."""
     gpus = [
         {
             "bus": gpu["bus"].upper(),
@@ -52,21 +49,18 @@ async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened
         story.add(InventoryUpdate(node=node, value=value if node == "n001" else inventory(node, 4)))
     feed = FakeFeed(story.events)
     async with opened(feed, size=(160, 70)) as (app, pilot):
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         text = screen_text(app)
         for words in ("97 %", "86 C", "118", "9.0 GiB of 140.4 GiB", "rows and columns"):
             assert words in text, words
         rows = [line.split() for line in text.splitlines() if line.strip().startswith("GPU 1")]
         assert rows[0][:4] == ["GPU", "1", ".", ".."]
         assert rows[0][4] == ".▾x."
-        await pilot.press("n")
-        await pilot.pause()
+        await press(pilot, "n")
         text = screen_text(app)
         assert "560.1" in text
         assert "others: 570.124.06" in text
-        await pilot.press("r")
-        await pilot.pause()
+        await press(pilot, "r")
         assert feed.probed == ["n001"]
 
 
@@ -126,8 +120,7 @@ def test_nodes_at_fault_come_first_and_the_others_are_one_row() -> None:
 async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed) as (app, pilot):
-        await pilot.press("t")
-        await pilot.pause()
+        await press(pilot, "t")
         table = app.screen.query_one("NodesTable")
 
         def order() -> list[str]:
@@ -135,27 +128,22 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
 
         assert order() == ["n002", "n000", "n001"], "what is at fault first"
         await pilot.press("down", "down")
-        await pilot.press(*["right"] * 2)
-        await pilot.pause()
+        await press(pilot, *["right"] * 2)
         assert "state ▾" in screen_text(app)
         assert order() == ["n002", "n000", "n001"], "what is gone first"
         assert table.chosen == "n001", "the cursor stays on its node"  # type: ignore[attr-defined]
-        await pilot.press("i")
-        await pilot.pause()
+        await press(pilot, "i")
         assert order() == ["n001", "n000", "n002"]
-        await pilot.press(*["left"] * 4)
-        await pilot.pause()
+        await press(pilot, *["left"] * 4)
         assert "NCCL ▾" in screen_text(app)
-        await pilot.press("r")
-        await pilot.pause()
+        await press(pilot, "r")
         assert feed.probed == ["n001"]
         await pilot.press("y")
         assert "n002" in app.clipboard
         await pilot.click("NodesTable", offset=(3, 0))
         await pilot.pause()
         assert "node ▾" in screen_text(app)
-        await pilot.press("home", "enter")
-        await pilot.pause()
+        await press(pilot, "home", "enter")
         assert type(app.screen).__name__ == "NodeScreen"
         await pilot.press("escape")
         assert type(app.screen).__name__ == "NodesScreen"
@@ -176,17 +164,14 @@ async def test_a_lost_node_is_shown_with_its_time() -> None:
         assert " next try in 142 s" in title
         now[0] += 134
         app.main.tick()
-        await pilot.press("end")
-        await pilot.pause()
+        await press(pilot, "end")
         text = screen_text(app)
         assert " next try in 8 s" in text.splitlines()[0]
         assert "n001 lost 2:14 ago: no heartbeat" in text
         assert "░" in text
-        await pilot.press("N")
-        await pilot.pause()
+        await press(pilot, "N")
         assert "lost  for 2:14, next try in 8 s" in screen_text(app)
-        await pilot.press("escape", "t")
-        await pilot.pause()
+        await press(pilot, "escape", "t")
         assert "next try in 8 s; no heartbeat" in screen_text(app)
 
 
@@ -202,8 +187,7 @@ async def test_in_a_recording_the_time_a_node_is_gone_is_that_of_the_recording()
         await settled(app, pilot)
         now[0] += 1000
         app.main.tick()
-        await pilot.press("end")
-        await pilot.pause()
+        await press(pilot, "end")
         assert "n001 lost 0:30 ago" in screen_text(app)
 
 
@@ -213,29 +197,24 @@ async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) 
         story.log(f"line {number}")
     feed = FakeFeed(story.events)
     async with opened(feed, size=(100, 30)) as (app, pilot):
-        await pilot.press("L")
-        await pilot.pause()
+        await press(pilot, "L")
         text = screen_text(app)
         assert "event log" in text
         assert "line 59" in text
         assert "49 to 62 of 62" in text
-        await pilot.press("pageup", "up")
-        await pilot.pause()
+        await press(pilot, "pageup", "up")
         assert "35 to 48 of 62" in screen_text(app)
         story.events.clear()
         story.log("one more")
         feed.play(story.events)
         await pilot.pause(0.2)
         assert "35 to 48 of 63" in screen_text(app), "what is read does not move away"
-        await pilot.press("end")
-        await pilot.pause()
+        await press(pilot, "end")
         assert "one more" in screen_text(app)
-        await pilot.press("home")
-        await pilot.pause()
+        await press(pilot, "home")
         assert "1 to 14 of 63" in screen_text(app)
         row = app.main.grid.row
-        await pilot.press("escape")
-        await pilot.pause()
+        await press(pilot, "escape")
         assert "event log" not in screen_text(app)
         await pilot.press("down")
         assert app.main.grid.row == row + 1
@@ -246,29 +225,23 @@ async def test_the_large_log_is_filtered(opened: Opened) -> None:
     for number in range(60):
         story.log(f"line {number}")
     async with opened(FakeFeed(story.events), size=(100, 30)) as (app, pilot):
-        await pilot.press("L", "slash", *"line", "space", *"59", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "L", "slash", *"line", "space", *"59", "enter", seconds=0.1)
         assert "1 to 1 of 1" in screen_text(app)
         assert "filter: line 59" in screen_text(app)
-        await pilot.press("escape")
-        await pilot.pause(0.1)
+        await press(pilot, "escape", seconds=0.1)
         assert "of 62" in screen_text(app), "escape shows all lines first"
-        await pilot.press("escape")
-        await pilot.pause(0.1)
+        await press(pilot, "escape", seconds=0.1)
         assert not app.main.log_is_large
 
 
 async def test_the_nodes_are_filtered_and_g_leads_to_an_endpoint(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("t", "slash", *"n002", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "t", "slash", *"n002", "enter", seconds=0.1)
         assert screen_text(app).count("4 of 4 at 400") == 0
         assert app.screen.query_one("NodesTable").chosen == "n002"  # type: ignore[attr-defined]
-        await pilot.press("escape")
-        await pilot.pause(0.1)
+        await press(pilot, "escape", seconds=0.1)
         assert screen_text(app).count("4 of 4 at 400") == 2
-        await pilot.press("g", *"n001", "enter")
-        await pilot.pause(0.1)
+        await press(pilot, "g", *"n001", "enter", seconds=0.1)
         assert app.screen is app.main
         entries = app.main.cursor_entries()
         assert entries is not None

@@ -1,7 +1,5 @@
 """Notifications of the terminal about what happens in a live session."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import replace
@@ -38,8 +36,6 @@ def test_a_long_text_is_cut() -> None:
 
 
 class Terminal:
-    """A driver with a terminal."""
-
     def __init__(self, thread: Any) -> None:
         self._writer_thread = thread
         self.written: list[str] = []
@@ -105,7 +101,6 @@ def notified(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def after(story: Story, *more: Event) -> list[Event]:
-    """Return the events since the last call, and further ones."""
     found, story.events[:] = list(story.events), []
     return [*found, *(msgspec.structs.replace(event, time=story.now) for event in more)]
 

@@ -1,15 +1,12 @@
 """The pair in detail: its way, its neighbours, its history, the library's log, the commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fabtui.importers.session import read_session
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
+from fabtui.model.events import CounterDeltas, EndpointsAdded, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -132,22 +129,6 @@ def test_where_it_is_too_wide_it_goes_down() -> None:
     assert lines[-1].strip() == "n001"
     assert next(line for line in lines if "mlx5_0" in line).split()[2:5] == ["rail", "0,", "10.0.0.1,"]
     assert max(map(len, lines)) <= 60
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"gpus": "none", "nics": 3, "ib": [None, 7]},
-        {"gpus": [{"index": 0, "pcie": "x16", "nic": 3}], "nics": [{}], "ib": [{"ca": ["x"]}]},
-        {"ib": [{"ca": "mlx5_0", "state": "\x1b[31mDown", "rate": "fast"}]},
-    ],
-)
-def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
-    story = sweep_of_two()
-    story.add(InventoryUpdate(node="n000", value=value))
-    found = way(story.shadow, "n000:0", "n001:1")
-    assert "GPU 0" in found
-    assert "\x1b" not in found
 
 
 def test_the_limit_of_the_links_stands_beside_the_transport() -> None:

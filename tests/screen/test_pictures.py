@@ -1,7 +1,5 @@
 """The pictures of the documentation: scripts that still draw them, and files that show what the app shows."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,11 @@ LARGEST = 500_000
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a script of docs without its main part; return its names."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     return lambda name: runpy.run_path(str(ROOT / "docs" / f"{name}.py"))
 
 
 def texts(picture: ElementTree.Element) -> list[str]:
-    """The texts of a picture, row by row as they are used."""
     rows = {row.get("id"): [text.text or "" for text in row.iter(f"{SVG}text")] for row in picture.iter(f"{SVG}g")}
     return [text for use in picture.iter(f"{SVG}use") for text in rows[use.get("href", "").removeprefix("#")]]
 

@@ -1,7 +1,5 @@
 """The preflight on the screen, in short while nodes connect, and what the user's own probes gave."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -11,7 +9,7 @@ from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
-from tests.screen.conftest import make_app, press, screen_text, settled
+from tests.screen.conftest import make_app, press, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed
 from tests.unit.model.cluster import clock, host, inventory, memlock, node
@@ -49,17 +47,6 @@ def test_preflight_view(snap_compare: Compare) -> None:
 def test_while_connecting(snap_compare: Compare) -> None:
     app = make_app(FakeFeed(story().events))
     assert snap_compare(app, terminal_size=(120, 40), run_before=pressed())
-
-
-@pytest.mark.parametrize("keys", [("P",), ()], ids=["preflight", "connecting"])
-async def test_80_columns_name_every_problem(keys: tuple[str, ...]) -> None:
-    app = make_app(FakeFeed(story().events))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(app, pilot)
-        await press(pilot, *keys)
-        text = screen_text(app)
-        for words in ("n062", "memlock", "n067"):
-            assert words in text
 
 
 def test_ascii_and_no_colour(snap_compare: Compare) -> None:

@@ -1,7 +1,5 @@
 """Grid and topology of NVLink racks: groups and branches by NVLink domain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +23,6 @@ OUTSIDE = "n013"
 
 
 def rack_of(node: str) -> str | None:
-    """The cluster of a tray; racks alternate in the order of the nodes."""
     return None if node == OUTSIDE else f"{'ab'[int(node[1:]) % 2] * 8}-0000-0000-0000-000000000001"
 
 

@@ -1,7 +1,5 @@
 """Imported files in the grid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fabtui.importers.result import read

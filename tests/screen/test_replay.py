@@ -1,7 +1,5 @@
 """Replay in the app: seek, next change of a verdict, speed."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """The running job on the screen: the layer ``job``, the view of its ranks, and the verdict line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ SIZES = [(80, 24), (120, 40)]
 
 
 def styles_of(app: FabricApp, text: str) -> set[str]:
-    """Return the colours of all pieces of the screen that have a text."""
     pieces = (piece for strip in screen_lines(app.screen) for piece in strip if text in piece.text)
     return {str(piece.style.bgcolor.name) for piece in pieces if piece.style is not None and piece.style.bgcolor}
 
@@ -50,7 +47,7 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
     async with opened(FakeFeed(job_story("hang").events), size=size) as (app, pilot):
         text = screen_text(app)
         lines = text.splitlines()
-        assert "hanging for 0:13: rank 9 on n061:1 is stopped" in lines[0]
+        assert "0:13: rank 9 on n061:1 is stopped" in lines[0]
         assert "9 job 1 " in text
         assert "9 \u25a0" in text
         assert "~  n060:0-7 n061:0,2-7 wait for rank 9" in text

@@ -1,7 +1,5 @@
 """The user's settings on the screen: keys, themes, and what is wrong there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ THEME = "[colors]\nprimary = '{primary}'\nbackground = '{background}'\n[ramp.24]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the user's own themes."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     themes = tmp_path / "fabtui" / "themes"
     themes.mkdir(parents=True)

@@ -1,7 +1,5 @@
 """Small terminals: 60x15 works; a smaller one shows the required size and can be quit."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

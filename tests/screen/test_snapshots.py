@@ -4,8 +4,6 @@ Each view has one picture at 120x40 in the dark theme: a new view is a line in `
 picture each; `test_every_view_fits` and `test_every_view_is_grey` check the text of all views there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +73,6 @@ VIEWS: dict[str, tuple[Callable[[], Story], tuple[str, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def map_without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw each change of the map at once, not by the clock."""
     monkeypatch.setattr("fabtui.screen.widgets.minimap._INTERVAL", 0.0)
 
 

@@ -1,7 +1,5 @@
 """The start screen: its sections, keys, and the commands that it leads to."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from functools import partial

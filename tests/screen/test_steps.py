@@ -1,7 +1,5 @@
 """The list of findings: selection, filter, and next steps that run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The driver on a pseudo-terminal: what is pasted may be anything, and the terminal may go."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -25,7 +23,6 @@ from fabtui.screen.terminal.internals import TerminalDriver, discard_output
 
 @pytest.fixture
 def ends() -> Iterator[tuple[int, Any]]:
-    """Return the outer end of a terminal and a file on the inner one."""
     outer, inner = pty.openpty()
     tty.setraw(inner)
     with os.fdopen(inner, "w", encoding="utf-8") as file:
@@ -35,8 +32,6 @@ def ends() -> Iterator[tuple[int, Any]]:
 
 
 class App:
-    """The part of the app that the driver knows."""
-
     def __init__(self) -> None:
         self.taken: list[Message] = []
         self.panics: list[object] = []

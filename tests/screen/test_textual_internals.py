@@ -1,7 +1,5 @@
 """Pins the versions of Textual whose private parts the screen relies on; see fabtui/screen/terminal."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

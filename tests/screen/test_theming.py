@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import colorsys
 import itertools
 import math
@@ -7,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from rich.color import Color, ColorType
+from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
@@ -15,6 +13,7 @@ from fabtui.errors import InputError
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
+from fabtui.screen.terminal.ansi_strips import Palette, half_style
 from fabtui.screen.themes import check, ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")
@@ -124,9 +123,12 @@ def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sig
     ramp = ramp_of(name, read_theme(name).dark, count)
     for one, other in itertools.combinations(DISTINCT, 2):
         apart = distance(linear(ramp[one.key]), linear(ramp[other.key]), sight)
-        # Nothing is wrong with either of these two.
-        least = 20 if {one, other} != {CellStyle.GOOD, CellStyle.RUNNING} else 19
+        # Nothing is wrong with either of the first two; wrong data is what must not be overlooked.
+        least = {CellStyle.RUNNING: 19, CellStyle.WRONG: 40}.get(other, 20) if one is CellStyle.GOOD else 20
+        least = 40 if {one, other} == {CellStyle.FAILED, CellStyle.WRONG} else least
         assert apart > least, f"{one.key} and {other.key}: {apart:.0f}"
+    for other in DISTINCT[:5]:
+        assert distance(linear(ramp["few"]), linear(ramp[other.key]), sight) > 20, other.key
 
 
 @pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "mono"])
@@ -201,8 +203,19 @@ def test_verdicts_are_distinct_in_sixteen_colors(name: str, palette: str, sight:
         assert apart > 15, f"{one.key} and {other.key}: {apart:.0f}"
 
 
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "ansi"])
+@pytest.mark.parametrize("count", ["24", "256", "16"])
+def test_two_cells_in_one_character_have_a_fill_for_each_verdict(name: str, count: str) -> None:
+    system = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}[count]
+    palette = Palette(Style(), ramp_of(name, read_theme(name).dark, count), system)
+    slots = (CellStyle.GOOD, CellStyle.FEW, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.WRONG)
+    shown = {
+        (palette.half_text(half_style(slot, slot)), palette.style(half_style(slot, slot)).bgcolor) for slot in slots
+    }
+    assert len(shown) == len(slots)
+
+
 def prominence(name: str, count: str, palette: str, slot: CellStyle) -> tuple[float, float]:
-    """Contrast of the fill of a cell with the screen, and with a healthy cell."""
     ramp, screen = ramp_of(name, read_theme(name).dark, count), screen_of(name, count)
     fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, CellStyle.GOOD))
     return contrast_of(fill, screen), contrast_of(fill, good)

@@ -1,7 +1,5 @@
 """Trends: attempts at the selected pair in the side panel, and bad pairs over time in the title while watching."""
 
-from __future__ import annotations
-
 import re
 
 from fabtui.model.events import Event, Watching

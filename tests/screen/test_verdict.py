@@ -1,19 +1,20 @@
 """Verdict line and the numbers of the layers' tabs."""
 
-from __future__ import annotations
+from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.events import NodeState, PhaseStart, Watching
+from fabtui.model.layers import Layer
 from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.layout import HEADER_LINES
 from fabtui.screen.views.findings import FindingsScreen
-from tests.screen.conftest import Opened, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
+from tests.screen.conftest import Opened, press, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 
 
 async def diagnosed(app: FabricApp, pilot: Pilot[int]) -> list[str]:
@@ -148,15 +149,12 @@ async def test_a_finding_without_pairs_leads_to_the_list(opened: Opened) -> None
 async def test_the_key_of_the_findings_is_the_first_in_every_view(opened: Opened, keys: tuple[str, ...]) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
         await diagnosed(app, pilot)
-        await pilot.press(*keys)
-        await pilot.pause()
+        await press(pilot, *keys)
         assert screen_text(app).splitlines()[-1].startswith("F findings")
-        await pilot.press("F")
-        await pilot.pause()
+        await press(pilot, "F")
         assert isinstance(app.screen, FindingsScreen)
         assert "F findings" not in screen_text(app).splitlines()[-1]
-        await pilot.press("2")
-        await pilot.pause()
+        await press(pilot, "2")
         assert len(app.screen_stack) == 1, "a finding leads to the grid"
 
 
@@ -189,8 +187,7 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
                 break
         text = await diagnosed(app, pilot)
         assert any("WHAT IS WRONG SO FAR" in line for line in text)
-        await pilot.press("F")
-        await pilot.pause(0.1)
+        await press(pilot, "F", seconds=0.1)
         assert screen_text(app).startswith(" fabtui / busbw / 6 findings so far")
         await pilot.press("escape")
         feed.advance()
@@ -231,3 +228,29 @@ async def test_the_cursor_starts_on_the_worst_pair_and_stays_where_it_is_moved(
         app.main._aimed_for = None
         await diagnosed(app, pilot)
         assert here() == "n000:1 > n001:1"
+
+
+def sweep_with_world() -> Story:
+    story = big_sweep(2, 4)
+    for pair in story.ordered_pairs():
+        p2p = story.good(*pair)[0]
+        assert p2p.value is not None
+        story.measured(replace(p2p, layer=Layer.WORLD, value=p2p.value / 2))
+    return story
+
+
+async def test_a_session_whose_pairs_are_slow_only_beside_others_is_not_titled_all_ok(opened: Opened) -> None:
+    story = sweep_with_world()
+    story.end(0)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await settled(app, pilot)
+        title = screen_text(app).splitlines()[0]
+        assert "All 56 GPU pairs are ok " in title
+        assert "alone" not in title
+    story = sweep_with_world()
+    story.measured(replace(story.good("n000:0", "n001:1")[0], layer=Layer.WORLD, value=2.0))
+    story.end(0)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await settled(app, pilot)
+        title = screen_text(app).splitlines()[0]
+        assert "All 56 GPU pairs are ok  alone; 1 slow alongside other traffic" in title

@@ -1,7 +1,5 @@
 """The colours of a verdict in all views are those of its cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +11,7 @@ from fabtui.presentation.wording import verdict_style, verdict_tone
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.ansi_strips import codes_of
 from fabtui.screen.themes import cell_variables, ramp_of, read_theme, theme_names
-from tests.screen.conftest import Opened
+from tests.screen.conftest import Opened, press
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
 
@@ -47,8 +45,7 @@ async def test_a_verdict_has_the_colors_of_the_grid(opened: Opened, theme: str |
         await pilot.press("right_square_bracket", "right_square_bracket")
         palette = app.main.grid.palette
         for view, (keys, texts) in VIEWS.items():
-            await pilot.press(*keys)
-            await pilot.pause(0.2)
+            await press(pilot, *keys, seconds=0.2)
             for name, text in texts.items():
                 wanted = codes_of(palette.styles[SLOTS[name]], palette.system)
                 assert wanted in list(codes_on_screen(app, text)), f"{view}: {name} as {text!r}"

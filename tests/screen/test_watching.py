@@ -1,7 +1,5 @@
 """Watching: highlighted cells, flapping pairs, changes since a baseline."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +24,6 @@ PAIR = ("n000:0", "n000:1")
 
 
 def again(story: Story, verdict: Verdict = Verdict.OK, value: float | None = 351.0) -> list[Event]:
-    """The events of one more result of a pair."""
     story.events.clear()
     one = Measurement(Layer.P2P, *PAIR, verdict, value, "GB/s", 256 << 20, story.now, attempts=9)
     story.measured(one)

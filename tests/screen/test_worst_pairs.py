@@ -1,7 +1,5 @@
 """Table of the worst pairs, in the side panel and in place of the grid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fabtui.presentation.cell_levels import Glyphs

@@ -1,7 +1,5 @@
 """A TCP tunnel that can be cut, as an SSH session with ``-L`` is when the network changes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Self

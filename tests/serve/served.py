@@ -1,7 +1,5 @@
 """A server of the app, and windows of it without a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

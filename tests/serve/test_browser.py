@@ -1,7 +1,5 @@
 """The app in a headless Chromium: what is drawn, keys, mouse, sizes, cuts, and what is shown before and after."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -31,14 +29,12 @@ while os.environ.get("TEXTUAL_DRIVER") and not os.path.exists(os.environ["FABTUI
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def new_page() -> AsyncIterator[Callable[[], Any]]:
-    """One browser for all tests; what is given makes a new page in it."""
     async with browser() as new_page:
         yield new_page
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncIterator[Served]:
-    """One server for the tests that end their session."""
     async with replayed() as server:
         yield server
 

@@ -1,7 +1,5 @@
 """Reports in a headless Chromium: no error, no request, all layers drawn, hover, tabs, and both colour schemes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,7 +74,6 @@ async def test_the_report_of_a_recording_shows_each_layer_in_a_tab_with_hover(re
 
 
 async def hover(page: Page, row: int, column: int) -> None:
-    """Move the pointer over a cell of the matrix that is shown."""
     place = await page.evaluate(
         f"""(() => {{
             const svg = [...document.querySelectorAll('svg[data-origin]')].find((one) => one.getClientRects().length);

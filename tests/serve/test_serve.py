@@ -1,7 +1,5 @@
 """The app in a browser: who is let in, what is seen there, and that nothing stays when window or server goes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal
@@ -19,13 +17,11 @@ from tests.serve.served import Served, aiohttp, children_of, gone, replayed, ser
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncIterator[Served]:
-    """One server for the tests that leave it as it was."""
     async with replayed() as server:
         yield server
 
 
 def listeners() -> list[str]:
-    """The local addresses of TCP sockets, as the kernel writes them."""
     return [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
 
 

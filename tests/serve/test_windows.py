@@ -1,7 +1,5 @@
 """Windows of a session whose connection is cut, stalled or replaced."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -16,7 +14,6 @@ KEY = "&window=one"
 
 
 async def cut(ws: Any) -> None:
-    """End a connection without a word."""
     ws._response.connection.transport.abort()
 
 
@@ -132,8 +129,6 @@ class FakeWindow:
 
 
 class FakeSocket:
-    """A websocket that takes output once it may."""
-
     def __init__(self, coming: Sequence[str] = ()) -> None:
         self.taking = asyncio.Event()
         self.sent: list[bytes | str] = []

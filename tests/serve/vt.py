@@ -1,7 +1,5 @@
 """A terminal that keeps its text: enough of one for what Textual writes."""
 
-from __future__ import annotations
-
 import re
 from codecs import getincrementaldecoder
 

@@ -1,7 +1,5 @@
 """Mistakes of users, from ``mistakes.toml``: what they typed, and words of the line that reports it."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """In CI, a skipped test is a failure, except for the reasons that a CI machine may have."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

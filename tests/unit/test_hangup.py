@@ -1,7 +1,5 @@
 """A terminal that is lost without a signal is noticed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty
@@ -17,7 +15,6 @@ from fabtui.screen.terminal.internals import NullWriter, watch_hangup
 
 @pytest.fixture
 def terminal() -> tuple[int, int]:
-    """Return a descriptor of a terminal, and that by which it is lost."""
     ours, theirs = pty.openpty()
     return theirs, ours
 

@@ -1,7 +1,5 @@
 """Rules of imports between modules, and of the modules that a command loads: checked in fresh interpreters."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -24,7 +22,6 @@ SOURCES = sorted(PROBES.rglob("*.py"))
 
 
 def loaded_after(code: str) -> set[str]:
-    """Return the names of the modules that a fresh interpreter has after some code."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -3,8 +3,6 @@
 `make lint`: all parts run, and the output of each is whole.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -52,7 +50,6 @@ def make(folder: Path, target: str) -> subprocess.Popen[str]:
 
 
 def installed(folder: Path) -> list[str]:
-    """Return the arguments of each pip; one that begins before another has ended is an error."""
     lines = (folder / "pip.log").read_text().splitlines()
     assert lines[1::2] == ["end"] * (len(lines) // 2), lines
     return [line.partition(" install ")[2] for line in lines[::2]]

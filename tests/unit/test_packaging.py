@@ -1,7 +1,5 @@
 """The shipped packages: a wheel and an sdist that work on their own, with all data inside."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -44,7 +42,6 @@ def test_the_version_is_one() -> None:
 
 
 def build(source: Path, out: Path) -> None:
-    """Build the wheel and the sdist of a folder."""
     out.mkdir()
     code = "import sys, hatchling.build as it\nit.build_sdist(sys.argv[1])\nit.build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(out)], cwd=source, check=True, capture_output=True, timeout=120)

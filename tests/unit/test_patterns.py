@@ -1,7 +1,5 @@
 """No regular expression of fabtui or its node side takes more than linear time on texts that were made for that."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

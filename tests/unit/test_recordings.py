@@ -1,7 +1,5 @@
 """The recordings that ship: each is listed, and replays to its end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Documentation: current tables, and the length of the README."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
 import subprocess
@@ -14,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def reference_page(name: str) -> str:
-    """Return a page of docs/reference as it is written from the declarations of this process."""
     found = runpy.run_path(str(ROOT / "tools" / "generate_docs.py"))[name]()
     assert isinstance(found, str)
     return found

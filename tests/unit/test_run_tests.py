@@ -1,16 +1,10 @@
 """All tests run in rows; the few that fail beside the others pass if they pass alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NoReturn
 
 import pytest
 
@@ -42,7 +36,6 @@ def write(folder: Path, bodies: dict[str, str]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which pytest has no plugins: importing them takes most of the time."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
     return {**kept, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
@@ -54,97 +47,40 @@ def started(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100)
 
 
-def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
-    """Run the rows in forks of this process, which has imported pytest."""
-    write(folder, bodies)
-    with (folder / "printed").open("w+") as printed:
-        pid = os.fork()
-        if not pid:
-            in_fork(lambda: run_tests.main("0"), folder, printed.fileno())
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        printed.seek(0)
-        return subprocess.CompletedProcess(["run_tests.py"], code, printed.read(), "")
-
-
-def in_fork(work: Callable[[], int], folder: Path, output: int) -> NoReturn:
-    """Do what a process of its own would, and end with the code that is returned."""
-    code = 70
-    try:
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-        sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-        os.chdir(folder)
-        kept = environment()
-        os.environ.clear()
-        os.environ.update(kept)
-        subprocess.call = forking_call  # type: ignore[assignment]
-        code = work()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-#: One fork at a time: the rows are started by threads.
-_forking = threading.Lock()
-
-
-def forking_call(argv: list[str], stdout: BinaryIO | None = None, stderr: int | None = None) -> int:
-    """Run pytest in a fork; in place of ``subprocess.call``."""
-    words = argv[argv.index("pytest") + 1 :]
-    assert argv[-len(words) - 3 : -len(words)] == [sys.executable, "-m", "pytest"]
-    with _forking:
-        sys.stdout.flush()
-        pid = os.fork()
-        if not pid:
-            in_fork(lambda: int(pytest.main(words)), Path.cwd(), 1 if stdout is None else stdout.fileno())
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def test_all_pass(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("1 passed") == 5
-    assert "once more" not in done.stdout
-
-
 def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
     done = started(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, others=FLAKES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
 
 
-@pytest.mark.parametrize("rows", [("wire", "lab", "slurm", "planted", "others"), ("slurm",)])
-def test_one_that_fails_alone_too_fails(tmp_path: Path, rows: tuple[str, ...]) -> None:
-    fails = dict.fromkeys(rows, FAILS)
-    done = run(
-        tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "planted": PASSES, "others": PASSES} | fails)
-    )
+def test_one_that_fails_alone_too_fails(tmp_path: Path) -> None:
+    done = started(tmp_path, wire=PASSES, lab=PASSES, slurm=FAILS, planted=PASSES, others=FAILS)
     assert done.returncode == 1, done.stdout + done.stderr
-    for row in rows:
+    for row in ("slurm", "others"):
         assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
 
 
-@pytest.mark.parametrize(("files", "tests"), [(4, 1), (1, 41)])
-def test_many_that_fail_are_not_repeated(tmp_path: Path, files: int, tests: int) -> None:
-    many = "".join(f"def test_{number}():\n    assert False\n" for number in range(tests))
-    for number in range(files):
-        (tmp_path / f"test_more_{number}.py").write_text(many)
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
-    assert done.returncode == 1
-    assert "once more" not in done.stdout
-
-
-def test_a_row_without_tests_fails(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
-    assert done.returncode == 5, done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("codes", "failed", "code"),
+    [
+        ({"wire": 0, "others": 0}, [], 0),
+        ({"wire": 0, "lab": 5, "others": 0}, [], 5),
+        ({"wire": 0, "others": 1}, [f"test_{number}.py::test_it" for number in range(4)], 1),
+        ({"wire": 0, "others": 1}, [f"test_one.py::test_{number}" for number in range(41)], 1),
+    ],
+    ids=["all pass", "a row without tests", "many files", "many tests"],
+)
+def test_nothing_is_run_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: dict[str, int], failed: list[str], code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_tests, "_run_rows", lambda jobs: codes)
+    monkeypatch.setattr(run_tests, "_failed", lambda row: failed)
+    monkeypatch.setattr(run_tests.subprocess, "call", None)
+    assert run_tests.main("0") == code
 
 
 def forked(folder: Path, body: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of two files in two processes."""
     for number in range(2):
         (folder / f"test_of_{number}.py").write_text(f"import os, time, warnings, pytest\n{body}")
     argv = [sys.executable, "-m", "pytest", "-p", "tests.forks", "-p", "no:cacheprovider", "--forks", "2", *more]
@@ -169,7 +105,11 @@ def test_warns(): warnings.warn('of something')
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"2 failed, 84 passed, 2 skipped, 2 warnings, [2-4] errors in", done.stdout), done.stdout
     for reported in (
-        *("AssertionError: as it should", "in the end", "for a reason", "UserWarning: of something", "[100%]"),
+        "AssertionError: as it should",
+        "in the end",
+        "for a reason",
+        "UserWarning: of something",
+        "[100%]",
     ):
         assert reported in done.stdout
 

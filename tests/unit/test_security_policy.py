@@ -1,7 +1,5 @@
 """Promises of the pages about safety: each test that they name is there, and no row is without one."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import tomllib

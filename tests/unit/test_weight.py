@@ -1,7 +1,5 @@
 """The gate for weight: a line more fails until its commit gives a reason."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SSH servers that ask for a password or a one-time code, and count what they are answered."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

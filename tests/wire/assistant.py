@@ -1,7 +1,5 @@
 """A client of the Model Context Protocol as assistants have it, over a real process of ``fabtui mcp``."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -21,14 +19,12 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def controller(zygote: Zygote) -> Iterator[Controller]:
-    """A controller whose rank hosts need not load torch again."""
     with Controller(zygote) as controller:
         yield controller
 
 
 @pytest.fixture
 def field(tmp_path: Path) -> Iterator[sshd.Field]:
-    """Servers that are stopped in the end."""
     reason = sshd.missing()
     if reason is not None:
         pytest.skip(reason)

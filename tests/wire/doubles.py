@@ -1,7 +1,5 @@
 """Probes and a rank host for tests: they echo, print, hang, die, and leave hostile processes behind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui_node.runtime import processes

@@ -1,7 +1,5 @@
 """A node side of a few lines that does what a test asks for: answer, fall silent, flood, send nonsense, end."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Short live sessions over real SSH servers, with CPU ranks (gloo)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

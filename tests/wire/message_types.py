@@ -1,7 +1,5 @@
 """Check of the messages that a node sends against their fields and types in ``messages.toml``."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

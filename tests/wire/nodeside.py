@@ -1,7 +1,5 @@
 """A controller for tests: boots the node side over pipes and speaks frames with it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue
@@ -35,7 +33,6 @@ def modules(extra: dict[str, str] | None = None) -> dict[str, str]:
 
 
 def tokens_of(pid: int) -> bytes:
-    """Return the environment and the command line of a process."""
     text = b""
     for name in ("environ", "cmdline"):
         with contextlib.suppress(OSError):
@@ -78,8 +75,6 @@ def wait_gone(token: str, seconds: float = 20.0) -> None:
 
 
 class NodeSide:
-    """A booted node side and its messages."""
-
     def __init__(
         self,
         extra: dict[str, str] | None = None,

@@ -142,8 +142,6 @@ class Forked:
 
 
 class Host:
-    """One rank host process."""
-
     def __init__(self, name: str, process: subprocess.Popen[bytes] | Forked, sock: socket.socket) -> None:
         self.name, self.process, self.sock = name, process, sock
         self.decoder = protocol.Decoder()

@@ -1,7 +1,5 @@
 """Real OpenSSH servers on loopback addresses, each with its own keys, configuration and fault."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import getpass
@@ -53,7 +51,6 @@ async def wait_gone(pid: int) -> None:
 
 
 def children() -> list[str]:
-    """Return the command lines of this process's children."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         for pid in proc_text(f"self/task/{task.name}/children").split():
@@ -220,11 +217,9 @@ class Field:
             file.write(f"{marker} {name} {key}\n".lstrip())
 
     def hash_known(self) -> None:
-        """Hash the names in the known hosts."""
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", self.known_hosts], check=True, capture_output=True)
 
     def sign_user(self, authority: Path) -> None:
-        """Give the user's key a certificate."""
         sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "me", "-n", getpass.getuser(), f"{self.user_key}.pub"]
         subprocess.run(sign, check=True)
 

@@ -5,8 +5,6 @@ node sides below that process, until standard input closes. Then it prints as JS
 all ports that it saw.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -60,7 +58,6 @@ def content(path: str) -> bytes:
 
 
 def inodes(pids: set[int]) -> set[int]:
-    """Return the numbers of all sockets of some processes."""
     found = set()
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -112,7 +109,6 @@ class Stranger:
         self._held: list[tuple[float, socket.socket]] = []
 
     def visit(self, port: Port) -> None:
-        """Send everything once to a port."""
         self.seen.add(port)
         if port[0] == "udp":
             self._send_datagrams(port)
@@ -146,7 +142,6 @@ class Stranger:
                 self.done["datagrams"] += 1
 
     def let_go(self) -> None:
-        """Close what was held long enough."""
         now = time.monotonic()
         for end, sock in self._held:
             if end < now:

@@ -1,7 +1,5 @@
 """Servers that ask for a password or a one-time code: who is asked, how often, and what the others get."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process of another user beside whose program lie tools: root looks at the job through each door, and runs none."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -24,7 +22,6 @@ pytestmark = [
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """The folder of a rank of another user; what runs there notes it."""
     with started_stranger() as process:
         yield process.folder
 

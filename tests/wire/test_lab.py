@@ -1,7 +1,5 @@
 """The lab over real SSH connections: asyncssh as the client, and OpenSSH where there is one."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -52,7 +50,6 @@ async def wait_for(condition: Callable[[], object], seconds: float, what: str) -
 
 @pytest.fixture
 def token(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A mark that everything started by the test inherits."""
     value = f"fabtui-test-{uuid.uuid4().hex}"
     monkeypatch.setenv("FABTUI_TEST_TOKEN", value)
     return value

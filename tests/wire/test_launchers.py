@@ -1,7 +1,5 @@
 """Sessions over ``--via`` and ``--wrap``: launchers that pass on lines, and one that holds everything back."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Logins with limits that ranks do not work with, over real SSH servers."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.diagnosis.preflight.checks import latest_preflight

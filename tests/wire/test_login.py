@@ -1,7 +1,5 @@
 """The login that ! opens: each command line runs, on real servers where it is ssh."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

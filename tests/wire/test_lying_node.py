@@ -1,7 +1,5 @@
 """One node of three lies to ranks of others, or to the store: the others are measured, and it is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

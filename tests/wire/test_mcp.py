@@ -1,7 +1,5 @@
 """`fabtui mcp` as an assistant drives it: a real process, real SSH servers, real ranks (gloo)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -57,7 +55,6 @@ class Place:
         self.log.write_text(WARN)
 
     def rank_hosts(self) -> list[int]:
-        """Return the processes of ranks on the nodes."""
         return [pid for pid in living(self.token) if b"\0-u\0-c\0" in tokens_of(pid)]
 
     def commands(self, node: str) -> list[str]:

@@ -1,7 +1,5 @@
 """No process of ours is left running, no matter what is killed or frozen."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

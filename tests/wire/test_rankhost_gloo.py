@@ -1,7 +1,5 @@
 """Rank hosts with real gloo ranks on loopback addresses, driven by a small controller over socketpairs."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -1,7 +1,5 @@
 """Collectives, the world layer and faults that end processes, with real gloo ranks in real rank hosts."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time

@@ -1,7 +1,5 @@
 """Nodes that go and come back, over real SSH servers and real ranks (gloo)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -29,7 +27,6 @@ pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 
 def verdicts(feed: LiveFeed) -> dict[tuple[str, str], Verdict]:
-    """Return the verdicts of pairs after the end of a sweep, and none before."""
     pairs = [m for m in feed.model.measurements() if m.layer is Layer.P2P]
     return {} if feed.model.exit_code is None else {(m.src, m.dst): feed.model.verdict(m) for m in pairs}
 

@@ -1,7 +1,5 @@
 """`fabtui run` against real OpenSSH servers with strict host keys, good nodes and bad ones together."""
 
-from __future__ import annotations
-
 import csv
 import shlex
 import subprocess
@@ -20,7 +18,6 @@ pytestmark = [needs_torch, pytest.mark.timeout(240)]
 
 
 def _node(field: sshd.Field, name: str, *lines: str) -> sshd.Server:
-    """Start a server whose logins look like those of a node of its own."""
     address = f"127.0.1.{len(field.servers) + 10}"
     return field.serve(name, sshd=[f"SetEnv FABTUI_LAB_NODE={name} FABTUI_LAB_ADDRESS={address}", *lines])
 

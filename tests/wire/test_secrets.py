@@ -1,7 +1,5 @@
 """Canaries in environment, arguments, settings file, ssh configuration and answers, which reach no output."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

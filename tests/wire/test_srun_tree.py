@@ -1,7 +1,5 @@
 """Many node sides by one srun, with a program in place of srun that starts them on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

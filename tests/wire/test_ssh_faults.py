@@ -1,7 +1,5 @@
 """Nodes that are down, hang, talk or drop us, and jump hosts: each failure by its name, nobody waits for another."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import shutil
@@ -162,7 +160,6 @@ async def test_something_that_is_no_ssh_server(field: sshd.Field, reach_for: Rea
 
 
 def jumps(server: sshd.Server) -> int:
-    """Return how many logins a server took."""
     return server.logged().count("Accepted publickey")
 
 

@@ -1,7 +1,5 @@
 """A link while it lives and when it ends: every end has its name, nothing is waited for without a bound."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Logins to real OpenSSH servers: host keys, client keys, and who makes the connection."""
 
-from __future__ import annotations
-
 import asyncio
 import getpass
 import os

@@ -1,7 +1,5 @@
 """Next steps that run over real SSH connections: output, limits, deadline, and nothing left running."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
@@ -41,7 +39,6 @@ async def run(feed: LiveFeed, *argv: str, **more: object) -> CommandRun:
 
 
 async def ended(feed: LiveFeed, text: str) -> CommandRun:
-    """Return a command once its end is in the model."""
     for _ in range(500):
         if (found := feed.model.commands.latest(text)) is not None and found.end is not None:
             return found
@@ -50,7 +47,6 @@ async def ended(feed: LiveFeed, text: str) -> CommandRun:
 
 
 def running(mark: str) -> list[str]:
-    """Return the processes that have a mark among their arguments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

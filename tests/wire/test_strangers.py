@@ -1,7 +1,5 @@
 """A stranger who connects to every port of the node side: no result is wrong because of that."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

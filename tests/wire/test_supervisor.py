@@ -1,7 +1,5 @@
 """The supervisor over pipes: messages, probes and the rank host."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

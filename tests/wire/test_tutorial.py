@@ -1,7 +1,5 @@
 """The tutorial, run from its own code blocks: a lab with a fault, the finding, the app, the CSV, the comparison."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,6 @@ async def test_the_tutorial(
 
 
 async def check_keys(recording: Path) -> None:
-    """Press the keys of the tutorial's table in the recording that it made."""
     keys = re.findall(r"^\| `(\S+)` \|", (ROOT / PAGE).read_text(), re.MULTILINE)
     assert ["none", *keys] == [*SHOWN, "q"]
     app = make_app(ReplayFeed(recording, None))

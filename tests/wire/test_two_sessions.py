@@ -1,7 +1,5 @@
 """Two sessions on the same node at the same time, over real SSH servers and real ranks (gloo)."""
 
-from __future__ import annotations
-
 import asyncio
 import getpass
 from collections import Counter

@@ -74,13 +74,7 @@ _OWN = {"--port": True, "--replay": True}
 def screen_settings(
     args: argparse.Namespace, config: ConfigFile, title: str, csv: Path | None = None
 ) -> ScreenSettings:
-    """Return the settings of the screen; what is not given keeps the screen's defaults.
-
-    ``csv`` is the path of the snapshot that a key writes; None: a new file in the working folder.
-
-    Raises:
-        InputError: The baseline cannot be read.
-    """
+    """Return the settings of the screen; ``csv``: file that a key writes. InputError for an unreadable baseline."""
     own = {name: config.values[f"screen.{name}"].value for name in _NAMES if f"screen.{name}" in config.values}
     given = {name: value for name, value in vars(args).items() if name in _NAMES}
     return ScreenSettings(
@@ -97,13 +91,7 @@ def screen_settings(
 
 
 def show(make_feed: Callable[[], OneFeed], settings: ScreenSettings, alternative: str) -> tuple[int, OneFeed | None]:
-    """Run the app on a feed that is created after the first frame; return the exit code, and the feed if it was made.
-
-    The error names an alternative: the command that needs no terminal.
-
-    Raises:
-        InputError: There is no terminal.
-    """
+    """Run the app; return exit code and feed. Without a terminal, InputError names the alternative command."""
     feeds: list[OneFeed] = []
 
     def begin() -> OneFeed:
@@ -131,18 +119,16 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _chosen_command(args: argparse.Namespace, config: ConfigFile) -> list[str] | None:
-    """Return the words of a command that was chosen on the start screen; None for this one, without a terminal.
-
-    Raises:
-        InputError: There is no terminal to ask on.
-    """
+    """Return the words chosen on the start screen; None for this command. InputError if nodes need a terminal."""
     nodes = ",".join(getattr(args, "nodes", []))
     try:
         check_terminal()
         sections = part("cli.start_choices:start_sections")
         ssh_config = user_path(args.ssh_config) if "ssh_config" in args else None
         settings = screen_settings(args, config, "")
-        return run_start(settings, sections(own_recordings(config), ssh_config), _check_nodes, nodes)
+        return run_start(
+            settings, sections(own_recordings(config), ssh_config), lambda text: chosen_nodes([text], [], []), nodes
+        )
     except NoScreen as error:
         if nodes:
             raise InputError(f"{error}; without a screen: fabtui run --nodes {shlex.quote(nodes)}") from None
@@ -150,23 +136,14 @@ def _chosen_command(args: argparse.Namespace, config: ConfigFile) -> list[str] |
         return None
 
 
-def _check_nodes(text: str) -> None:
-    chosen_nodes([text], [], [])
-
-
 def _screen_words(args: argparse.Namespace, command: str) -> list[str]:
-    """Return the options of the screen and the settings that were given and that a command takes, as words."""
     taken = [spec for spec in options_of(command) if spec.group in ("screen", "settings") and spec.argument in args]
     words = [[spec.flag] if spec.kind == "switch" else [spec.flag, getattr(args, spec.argument)] for spec in taken]
     return [word for own in words for word in own]
 
 
 def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, title: str, without_screen: str) -> int:
-    """Show the session of a request; ``without_screen`` is the command that needs no terminal. Return the exit code.
-
-    Raises:
-        InputError: There is no terminal.
-    """
+    """Show the session of a request; return the exit code. InputError, with another command, without a terminal."""
     settings = screen_settings(args, config, title, request.outputs.get("csv"))
     settings = settings._replace(recorded=request.options.record is not None)
 
@@ -194,7 +171,6 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
 
 
 def print_end(feed: LiveFeed, record: Path | None, code: int) -> None:
-    """Print the outcome of a session, and where its recording is."""
     recorded = []
     if record is not None and record.exists():
         report = f"a page about it: fabtui report {shlex.quote(str(record))}"

@@ -128,11 +128,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def job_options(args: argparse.Namespace) -> SessionOptions:
-    """Return the nodes and the connection; without nodes those of the job that this runs in, else this machine.
-
-    Raises:
-        InputError: An argument is not valid.
-    """
+    """Return nodes and connection: without nodes those of the job around this process, else this machine."""
     config = read_config(args)
     print_problems(config)
     # Here, --json names no file.
@@ -144,11 +140,7 @@ def job_options(args: argparse.Namespace) -> SessionOptions:
 
 
 def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | None]:
-    """Return the nodes with the recording, and where the logs are; None without logs to read.
-
-    Raises:
-        InputError: An argument is not valid.
-    """
+    """Return the nodes with the recording, and where the logs are; None without logs to read."""
     given = vars(args)
     if job := given.get("job"):
         if "jobid" in given and given["jobid"] != job:
@@ -211,7 +203,6 @@ class HangCommand:
         return None
 
     async def _watch(self, session: JobSession) -> None:
-        """Print each change, and a report when the job hangs, until it ends."""
         self._line(f"watching {self._options.job and f'job {self._options.job} on '}{fold(self._options.hosts)}")
         session.start()
         before: tuple[object, ...] = ()
@@ -239,7 +230,6 @@ class HangCommand:
                 return None
 
     def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
-        """Print a verdict with its evidence, and start the user's command if the job hangs."""
         if verdict is None:
             return self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
         values = self._values(verdict)
@@ -308,10 +298,7 @@ class HangCommand:
 
 
 async def run_command(command: str, variables: Mapping[str, str], deadline: float = COMMAND_DEADLINE) -> str:
-    """Run a command of the user's shell on this machine; return how it ended.
-
-    It gets no input, writes to standard error, and is killed with its children after the deadline.
-    """
+    """Run a command of the user's shell without input, and kill it after the deadline; return how it ended."""
     child = await asyncio.create_subprocess_shell(
         command,
         # Names of jobs and nodes are of the scheduler: what no variable can hold would end the watch.
@@ -348,11 +335,7 @@ def execute_job(args: argparse.Namespace) -> int:
 
 
 def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery:
-    """Return what is asked; without a job id the job that this runs in, unless only logs are named.
-
-    Raises:
-        InputError: There is neither a job nor logs, or a value is not valid.
-    """
+    """Return what is asked; by default the job around this process. InputError with neither a job nor logs."""
     logs = tuple(given.get("logs", ()))
     own = given.get("job") or given.get("jobid")
     if not own and len(logs) > 1 and re.fullmatch("[0-9_+]{1,22}", logs[-1]) and not os.path.exists(logs[-1]):
@@ -389,11 +372,7 @@ def _only_job() -> str:
 
 
 def links_options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> SessionOptions:
-    """Return the options that reach the nodes of a job, and the nodes if they are named.
-
-    Raises:
-        InputError: An argument is not valid.
-    """
+    """Return the options that reach the nodes of a job, and the nodes if they are named."""
     given = vars(args)
     namespace = argparse.Namespace(**{name: value for name, value in given.items() if name not in _OWN})
     options = request_from(argparse.Namespace(**vars(namespace), transport="local", no_record=True), config).options
@@ -448,7 +427,6 @@ def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
 
 
 def _lines(report: JobReport) -> dict[str, str]:
-    """Return what follow mode prints once: the state, findings, and the last iteration."""
     latest = report.facts.logs.iterations.latest
     state = f"{report.status.state or 'unknown'}: {report.verdict}"
     lines = {state: state}

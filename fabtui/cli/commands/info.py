@@ -228,11 +228,7 @@ def table(width: int) -> str:
 
 
 def write_probe(name: str, folder: Path) -> tuple[Path, Path]:
-    """Write a probe that runs, and its test, into the folder of user probes; return their paths.
-
-    Raises:
-        InputError: The name is not valid or in use, or a file exists or cannot be written.
-    """
+    """Write a probe that runs, and its test; return their paths. InputError if a name or file is not usable."""
     problem = name_problem(name, find(folder))
     if problem:
         raise InputError(f"fabtui probes new: {problem}")

@@ -77,7 +77,6 @@ class CommandRequests:
         self.nodes = tuple(allowed)  #: The only nodes that are allowed; empty for any.
 
     def options(self, command: str, own: dict[str, Any]) -> tuple[SessionOptions, JobQuery | None]:
-        """Return the options of a command, and where the logs of a job are."""
         if "lab" in self._base:
             if command in ("hang", "job"):
                 raise InputError("a lab of --lab exists for one session only, so it has no running job")

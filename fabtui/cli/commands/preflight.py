@@ -55,7 +55,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def preflight_options(args: argparse.Namespace, config: ConfigFile) -> SessionOptions:
-    """Return the options of a preflight; InputError if an argument is not valid."""
     given = {name: value for name, value in vars(args).items() if name not in TEXT_FORMATS}
     request = request_from(argparse.Namespace(**given), config)
     # All light probes; each node skips those that it has no hardware for.

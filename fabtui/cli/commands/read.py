@@ -36,7 +36,6 @@ examples:
 exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not recognised
 """
 
-
 #: Error of a baseline without a screen to show it.
 BASELINE = "--baseline of read needs --open; as text: fabtui diff EARLIER LATER"
 
@@ -58,7 +57,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def show_results(read: Iterable[Result], args: argparse.Namespace, csv: Path | None) -> int:
-    """Show results as the arguments ask for, and write their measurements; return the exit code."""
     results: list[Result] = []
     recognised = True
     keep = csv is not None or "open" in args
@@ -101,7 +99,6 @@ def _show(result: Result, number: int, args: argparse.Namespace) -> None:
 
 
 def _export(results: list[Result], csv: Path) -> Iterator[str]:
-    """Write the measurements and yield a line; nothing if there are none."""
     measured = model(results)
     if not any(True for _ in measured.measurements()):
         print(f"fabtui: nothing to export: {_why_nothing(results)}", file=sys.stderr)

@@ -73,11 +73,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
-    """Show a file that is not a recording as `fabtui read` does, in the app or as text; return the exit code.
-
-    Raises:
-        InputError: `fabtui read` does not know it, or an option needs a recording.
-    """
+    """Show a file that is not a recording as `fabtui read` does; InputError if an option needs a recording."""
     # By name, as the entry point does it: replays of recordings do without the readers of outputs.
     read = import_module("fabtui.cli.commands.read")
     results = list(read.results_of([args.file], None))
@@ -108,7 +104,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
-    """Print a recording and write the outputs, up to where it is damaged, if it is."""
     if "baseline" in args:
         raise InputError("--baseline of replay needs the screen; as text: fabtui diff EARLIER LATER")
     request = files_request(vars(args))

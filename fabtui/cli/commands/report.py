@@ -107,11 +107,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _files(args: argparse.Namespace) -> list[str]:
-    """Return the files to report on.
-
-    Raises:
-        InputError: None is given, or one beside ``--demo``.
-    """
+    """Return the files to report on; InputError for none, or one beside ``--demo``."""
     files: list[str] = getattr(args, "files", [])
     if "demo" in args:
         if files:
@@ -135,7 +131,6 @@ def _source(name: str) -> str:
 
 
 def _checked(name: str, files: list[str]) -> Path:
-    """Return the path of the report; InputError if it cannot be written."""
     path = user_path(name).absolute()
     if any(path == user_path(file).absolute() for file in files):
         raise InputError(f"-o: {path} is one of the files to report on; name another file to write")
@@ -170,11 +165,7 @@ class PictureRequest(NamedTuple):
 
 
 def picture_request(args: argparse.Namespace) -> PictureRequest:
-    """Return the request of ``--svg``, ``--png``, ``--layer`` and ``--mode``; the files can be written.
-
-    Raises:
-        InputError: A file cannot be written, or a value is unknown.
-    """
+    """Return the request of ``--svg``, ``--png``, ``--layer`` and ``--mode``; InputError for a wrong value or file."""
     targets = {kind: _target(kind, getattr(args, kind)) for kind in _WRITERS if kind in args}
     for option in ("layer", "mode"):
         if option in args and not targets:
@@ -202,11 +193,7 @@ def _target(kind: str, text: str) -> tuple[Path, bool]:
 
 
 def picture_files(model: Model | None, request: PictureRequest) -> Files:
-    """Return the files of a request, each with a function that writes it.
-
-    Raises:
-        InputError: There is nothing to draw.
-    """
+    """Return the files of a request, each with what writes it; InputError if there is nothing to draw."""
     if not request.targets:
         return []
     known = [] if model is None else list(_with_results(model))

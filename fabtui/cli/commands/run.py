@@ -157,7 +157,6 @@ async def run_until(ended: Ended, feed: Feed, *, watch: float = 0.0, budget: flo
 
 
 async def sleep_until(ended: Ended, seconds: float) -> Caught:
-    """Wait; return the signal that ended it early, or None."""
     await asyncio.wait({ended}, timeout=max(0.0, seconds))
     return ended.result() if ended.done() else None
 
@@ -219,13 +218,7 @@ async def _line(terminal: int, before: Attributes, prompt: str, echo: bool) -> s
 def as_text(
     args: argparse.Namespace, config: ConfigFile, request: Request, watch: float = 0.0, *, every_layer: bool = False
 ) -> int:
-    """Run the session of a request, and watch for a time (s); return the exit code.
-
-    With ``every_layer`` there is no live line either, for screen readers and logs.
-
-    Raises:
-        InputError: An output could not be written.
-    """
+    """Run a session, and watch for a time (s); return the exit code. ``every_layer``: without a live line."""
     shown = shown_from(vars(args), everything=every_layer)
     print_problems(config)
     if request.options.origin and "quiet" not in args:

@@ -83,6 +83,10 @@ class InterfaceFault(NamedTuple):
     flaps: int  #: How often the carrier changed during the session; 0 if it is down.
     enabled: bool | None  #: Whether the interface is switched on; None if unknown.
 
+    @property
+    def once(self) -> bool:
+        return self.flaps == _FLAP
+
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
     nics: dict[str, dict[str, Entry]] = {}

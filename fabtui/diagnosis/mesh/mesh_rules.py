@@ -378,8 +378,11 @@ class _InterfaceRule(MeshRule):
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
                 finding = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
                 bad = len({path for _, path in finding.measurements})
-                severity = self.severity if bad else Severity.WARN
-                yield finding.replace(facts={**finding.facts, "bad": bad or None}, severity=severity)
+                # A cable that was plugged in again, and whose paths work, is no fault any more.
+                once = fault.once and not bad
+                severity = self.severity if bad else Severity.NOTE if once else Severity.WARN
+                facts = {**finding.facts, "bad": bad or None, "once": once, "often": not once}
+                yield finding.replace(facts=facts, severity=severity)
 
 
 @register
@@ -389,7 +392,10 @@ class LinkFlaps(_InterfaceRule):
     id = "FT220"
     name = "link-flaps"
     title = "Link flaps"
-    message = "{scope:subject}: the link flaps (carrier changed {changes:count_time} during the session)"
+    message = (
+        "{scope:subject}: [{often:flag}the link flaps (carrier changed {changes:count_time} during the session)]"
+        "[{once:flag}the link went down once, and came back]"
+    )
     next_step = "Check the cable, the transceiver and the switch port."
     command = "ip -s -s link show {}"
 

@@ -56,8 +56,8 @@ def outcome_sentence(model: Model) -> str:
         return ""
     last, total = log.last, len(log.start.units)
     if last is None or not last.outcome:
-        left, culprits = (total, ()) if last is None else (len(last.left), last.culprits)
-        known = " and of ".join(because(model, log.names(culprit)) for culprit in culprits)
+        left = total if last is None else len(last.left)
+        known = " and of ".join(because(model, log.names(one)) for one in (last.culprits if last is not None else ()))
         slow = f"searching what makes {one_line(log.start.collective, 20)} slow"
         return f"{slow}{f' besides {known}' if known else ''}: {left} of {total} are left"
     if last.outcome == "undecided":

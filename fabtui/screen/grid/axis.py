@@ -20,24 +20,17 @@ class AxisEntry:
     """A row or column."""
 
     node: str
-    #: Name for drawing: each character one cell wide, without the domain that all nodes share.
-    label: str
-    #: Index of the endpoint on its node as text; ``-`` if the node has no endpoint.
-    index: str
-    #: Number of the endpoint; None if the node has no endpoint (yet).
-    number: int | None
-    #: The first of its node.
-    first: bool
-    #: The node failed or was lost.
-    gone: bool
-    #: Name of the group of the entry, "" without groups.
-    group: str = ""
-    #: The first of its group.
-    opens: bool = False
+    label: str  #: Name for drawing: each character one cell wide, without the domain that all nodes share.
+    index: str  #: Index of the endpoint on its node as text; ``-`` if the node has no endpoint.
+    number: int | None  #: Number of the endpoint; None if the node has no endpoint (yet).
+    first: bool  #: The first of its node.
+    gone: bool  #: The node failed or was lost.
+    group: str = ""  #: Name of the group of the entry, "" without groups.
+    opens: bool = False  #: The first of its group.
 
     @property
     def name(self) -> str:
-        return f"{self.label}:{self.index}"
+        return self.label if self.index == "-" else f"{self.label}:{self.index}"
 
 
 def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
@@ -88,10 +81,7 @@ class Axis:
         return cls(entries)
 
     def in_order(self, positions: Iterable[int], groups: Mapping[int, str] | None = None) -> Axis:
-        """Return some entries in another order; those that do not follow an entry of their node are marked as first.
-
-        ``groups`` has the name of the group of each position.
-        """
+        """Return some entries in another order, with groups; one after another node's is marked as first."""
         entries: list[AxisEntry] = []
         for position in positions:
             entry = self.entries[position]
@@ -128,5 +118,4 @@ class Axis:
         return next(enough, self.label_width)
 
     def find(self, entry: AxisEntry) -> int | None:
-        """Return the position of an entry of an earlier axis, or None."""
         return self._by_name.get((entry.node, entry.index))

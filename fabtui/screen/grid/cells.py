@@ -52,8 +52,7 @@ class CellSource(ABC):
     """Cells of an axis against itself, each with a style and a text; ``row_at``, ``column_at``: positions shown."""
 
     shape = CellShape()
-    #: Names of the lines of a tall cell below its first one, for the row headers.
-    line_names: Sequence[str] = ()
+    line_names: Sequence[str] = ()  #: Names of the lines of a tall cell below its first one, for the row headers.
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -97,7 +96,6 @@ class CellSource(ABC):
 #: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
 
-
 #: Maximum number of cells whose judgement is kept.
 _MOST_JUDGED = 4096
 
@@ -113,8 +111,7 @@ class EndpointCells(CellSource):
         self.glyphs = glyphs
         super().__init__(Axis.of_model(model))
         self.filter: Filter | None = None
-        #: Cells, by positions, that changed a moment ago.
-        self.highlighted: set[tuple[int, int]] = set()
+        self.highlighted: set[tuple[int, int]] = set()  #: Cells, by positions, that changed a moment ago.
         #: Judged cells, by positions: the grid and the index both read a changed cell.
         self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
@@ -138,10 +135,7 @@ class EndpointCells(CellSource):
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
-        """Return two flags: class medians or limits moved far, and moved at all, since `take_medians`.
-
-        Cells are judged by the earlier medians until then.
-        """
+        """Return two flags: the measures by which cells are judged moved far, and at all, since `take_medians`."""
         latest = self._measures()
         if latest == self._drawn_with:
             return False, False
@@ -195,7 +189,6 @@ class EndpointCells(CellSource):
         return self.below_of(self.row_at[row], self.column_at[column], width, most)
 
     def cell_of(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
-        """Return style and first line of the cell of two positions."""
         if self.layer is Layer.JOB:
             return self._job_cell(row, column, width)
         style, cell = self._display(row, column, width)
@@ -249,7 +242,6 @@ class EndpointCells(CellSource):
         return STYLES[level], cell, share
 
     def judged(self, row: int, column: int, src: int, dst: int) -> Judged:
-        """Return the judgement of two positions with these endpoint numbers."""
         judged = self._judged.get((row, column))
         if judged is None:
             if len(self._judged) >= _MOST_JUDGED:
@@ -259,10 +251,7 @@ class EndpointCells(CellSource):
         return judged
 
     def unit(self) -> tuple[str, int | None]:
-        """Return unit and largest message size of the values of the layer; the unit is "" while there are none.
-
-        A path that is too slow for its deadline is tested with smaller messages.
-        """
+        """Return unit ("" without values) and largest message size of the layer; slow paths have smaller messages."""
         model, layer = self.model, self.layer
         if self._unit_version != model.version:
             self._unit_version = model.version

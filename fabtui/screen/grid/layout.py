@@ -61,16 +61,14 @@ class GridLayout(NamedTuple):
     #: Cell width, and lines per cell.
     cell: int
     tall: int
-    #: Two rows share a line.
-    halves: bool
+    halves: bool  #: Two rows share a line.
     #: Width of node names before rows, and of whole row headers.
     label: int
     header: int
     #: Blank columns, and blank lines.
     column_gaps: Gaps
     row_gaps: Gaps
-    #: Lines above the rows.
-    heads: int
+    heads: int  #: Lines above the rows.
     #: Number of rows that fit, and minimum number of columns.
     rows: int
     columns: int
@@ -208,12 +206,10 @@ class Viewport:
     def __init__(self) -> None:
         self.top = 0
         self.left = 0
-        #: Columns in view, each with its x coordinate.
-        self.columns: list[tuple[int, int]] = []
+        self.columns: list[tuple[int, int]] = []  #: Columns in view, each with its x coordinate.
         #: Row and line within the row for each line below the headers; None for a blank line.
         self.lines: list[tuple[int, int] | None] = []
-        #: First line of each row, headers included.
-        self.line_of_row: dict[int, int] = {}
+        self.line_of_row: dict[int, int] = {}  #: First line of each row, headers included.
 
     def place(self, layout: GridLayout, rows: Axis, columns: Axis, row: int, column: int) -> bool:
         """Scroll a cell into view; return True if the columns changed."""
@@ -248,13 +244,11 @@ class Viewport:
 
     @property
     def window(self) -> tuple[range, range]:
-        """Ranges of rows and columns in view; there must be some."""
         return range(min(self.line_of_row), max(self.line_of_row) + 1), range(
             self.columns[0][0], self.columns[-1][0] + 1
         )
 
     def text(self, down: int, across: int) -> str:
-        """Return the rows and columns in view as text, or "" if all are, or none."""
         if not self.columns or not self.line_of_row:
             return ""
         if len(self.columns) == across and len(self.line_of_row) == down:

@@ -103,10 +103,8 @@ class ViewState:
         self.index = SeverityIndex(self.source)
         self.blocks = NodeCells(self.source, self.index)
         self.zoom = Zoom.GPUS
-        #: Order of rows; if by blame, of columns too.
-        self.order = RowOrder.GIVEN
-        #: Nodes at fault, with which the order by blame begins.
-        self.at_fault: tuple[str, ...] = ()
+        self.order = RowOrder.GIVEN  #: Order of rows; if by blame, of columns too.
+        self.at_fault: tuple[str, ...] = ()  #: Nodes at fault, with which the order by blame begins.
         self.filter: Filter | None = None
         #: Selected pair, which may be hidden; None before there is one.
         self.pair: tuple[AxisEntry, AxisEntry] | None = None
@@ -114,12 +112,9 @@ class ViewState:
         self.ranks = RankCells(glyphs)
         self.rank: tuple[AxisEntry, AxisEntry] | None = None
         self._near: NodePairCells | None = None
-        #: Positions of rows and columns as shown.
-        self._shown_in: Arranged = (None, None)
-        #: False if the filter matches no cell.
-        self.matched = True
-        #: Name of the group of each position, None without groups.
-        self._groups: dict[int, str] | None = None
+        self._shown_in: Arranged = (None, None)  #: Positions of rows and columns as shown.
+        self.matched = True  #: False if the filter matches no cell.
+        self._groups: dict[int, str] | None = None  #: Name of the group of each position, None without groups.
 
     def shown(self) -> CellSource:
         """Return the cell source of the zoom level; the layer ``job`` has pairs only of two nodes."""
@@ -145,7 +140,6 @@ class ViewState:
         return entry if position is None else self.source.axis.entries[position]
 
     def take_axis(self) -> bool:
-        """Take over the endpoints of the model; return True if they changed."""
         if not self.source.axis_changed():
             return False
         self.index.take_axis()
@@ -251,17 +245,14 @@ class ViewState:
         return None if at is None else (axis.node_at[at[0]], axis.node_at[at[1]])
 
     def judge_here(self) -> None:
-        """Judge the block of the selected pair now, so that its numbers are as recent as the pair."""
         if self.zoom is Zoom.FABRIC and (nodes := self.nodes()) is not None:
             self.index.judge_block(*nodes)
 
     def place_of(self, pair: tuple[AxisEntry, AxisEntry]) -> tuple[int, int] | None:
-        """Return the positions of a pair, or None if it no longer exists."""
         row, column = (self.source.axis.find(entry) for entry in pair)
         return None if row is None or column is None else (row, column)
 
     def aim(self) -> tuple[AxisEntry, AxisEntry] | None:
-        """Return the row and column of the selected pair at this zoom level, or of the selected rank."""
         if self.shows_ranks:
             return self.rank
         if self.zoom is not Zoom.FABRIC or self.pair is None:
@@ -290,7 +281,6 @@ _OK = frozenset((*FINE, *BY_PATH.values()))
 
 
 def block_parts(view: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
-    """Return the number of pairs of a block per verdict, worst first."""
     index = view.index
     cells = index.cells(a, b)
     counts = index.counts(a, b)
@@ -345,8 +335,7 @@ class GridNavigation:
         self._zoom_before = Zoom.GPUS
         self._zoom_chosen = False
         self._resting_until = 0.0
-        #: Pair that the cursor was put on, not moved to.
-        self._placed: tuple[AxisEntry, AxisEntry] | None = None
+        self._placed: tuple[AxisEntry, AxisEntry] | None = None  #: Pair that the cursor was put on, not moved to.
         self._searching: asyncio.TimerHandle | None = None
         #: What is outlined, or "", and its pairs.
         self._outlined = ""
@@ -438,7 +427,6 @@ class GridNavigation:
         self.grid.show(self.view_state.shown())
 
     def place_of_finding(self, found: Finding) -> tuple[int, int] | None:
-        """Return the positions of the first pair of a finding; None if it has none in the grid."""
         position, model = self.view_state.source.axis.position, self._context.model
         for pair in sorted(found.cells):
             places = [position[end] for end in map(model.table.number, pair) if end in position]
@@ -465,12 +453,10 @@ class GridNavigation:
         return found is not None
 
     def _outlined_place(self) -> int | None:
-        """Return the place of the cursor's pair among the outlined ones, or None."""
         names = tuple(entry.name for entry in self.entries() or ())
         return next((at for at, pair in enumerate(self._pairs) if pair == names), None)
 
     def _next_outlined(self, step: int) -> tuple[int, int] | None:
-        """Return the next or previous outlined pair that the grid shows, or None."""
         table, position = self._context.model.table, self.view_state.source.axis.position
         here = self._outlined_place()
         first = (0 if step > 0 else -1) if here is None else here + step
@@ -482,7 +468,6 @@ class GridNavigation:
         return None
 
     def _next_rank(self, step: int) -> bool:
-        """Move to the next or previous rank at fault."""
         ranks = self.view_state.ranks
         bad = [] if ranks.board is None else ranks.board.bad
         places = sorted(place for one in bad if (place := ranks.place_of(*one)) is not None)
@@ -506,7 +491,6 @@ class GridNavigation:
         self.show()
 
     def choose_zoom(self, zoom: Zoom, entries: tuple[AxisEntry, AxisEntry] | None = None) -> None:
-        """Show a zoom, and keep it when the size of the terminal changes."""
         self._zoom_chosen = True
         self.zoom_to(zoom, entries)
 
@@ -519,7 +503,6 @@ class GridNavigation:
             self._placed = self._placed if moved else self.view_state.pair
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
-        """Outline the cells of ordered pairs until `back`."""
         self._outlined, self._pairs = label, sorted(pairs)
         self.grid.outline(pairs)
 
@@ -538,7 +521,6 @@ class GridNavigation:
         return True
 
     def toggle_order(self, order: RowOrder) -> None:
-        """Sort the rows, or restore their own order."""
         self.note_cursor()
         if order in UNKNOWN and self.view_state.grouped(order) is None:
             self._context.notify(UNKNOWN[order])
@@ -610,7 +592,6 @@ class GridNavigation:
         self.go_to(*place)
 
     def chips(self) -> list[Part]:
-        """Return the active filter and order, with the keys that end them."""
         view = self.view_state
         parts: list[Part] = []
         if self._outlined:

@@ -49,16 +49,8 @@ def transport_words(name: str | None) -> frozenset[str]:
 
 
 #: Filter words for transports.
-TRANSPORT_WORDS = tuple(
-    dict.fromkeys(
-        word.lower()
-        for word in (
-            *(word for words in _OF_PATH.values() for word in words),
-            *(word for row in TRANSPORTS for word in (row.short, row.word)),
-        )
-        if " " not in word
-    )
-)
+_SPELLINGS = (*_OF_PATH.values(), *((row.short, row.word) for row in TRANSPORTS))
+TRANSPORT_WORDS = tuple(dict.fromkeys(word.lower() for words in _SPELLINGS for word in words if " " not in word))
 
 #: Filter word that keeps rows and columns without a match.
 ALL_ROWS = "!"
@@ -78,8 +70,7 @@ class Filter(NamedTuple):
     #: Nodes whose rows and columns are shown; None for all.
     sources: frozenset[str] | None = None
     targets: frozenset[str] | None = None
-    #: Show rows and columns without a match, too.
-    all_rows: bool = False
+    all_rows: bool = False  #: Show rows and columns without a match, too.
 
     def lets(self, model: Model, cell: Cell, src: int, dst: int) -> bool:
         """Return True if a cell matches; rows and columns are not checked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from fabtui.screen.grid.layout import NUMBER_WIDTH, CellShape
 
 #: Maximum number of endpoints that the order by blame takes one by one; the rest follow by bad cells left.
 MAX_BLAMED = 64
+#: Share of bad ones among the tested cells of a block or a tile of the map up to which it is not bad as a whole.
+_FEW = 0.25
+#: Rank of such a tile, above all levels.
+FEW_TILE = 255
 #: Levels hidden if a node of the block is gone.
 _HIDDEN_WHEN_GONE = frozenset({Level.HIDDEN, Level.DIAGONAL, Level.UNTESTED, *FINE})
 
@@ -64,7 +68,6 @@ class SeverityIndex(CellMatrix):
 
     @property
     def bad_shown(self) -> int:
-        """Number of bad cells found so far in the rows and columns shown."""
         source = self._source
         whole = len(source.row_at) == len(source.column_at) == self.size
         return self.bad if whole else len(self._bad_cells().rows)
@@ -153,18 +156,25 @@ class SeverityIndex(CellMatrix):
         return row_at[shown.any(1)].tolist(), column_at[shown.any(0)].tolist()
 
     def tiles(self, down: int, across: int, shown: CellSource, *, by_node: bool) -> list[bytes]:
-        """Return the worst rank of each tile of a map of the rows and columns shown, nodes if ``by_node``."""
-        ranks = self.node_levels if by_node else self.levels
-        return tiles(ranks[_array(shown.row_at)][:, _array(shown.column_at)], down, across)
+        """Return the rank of each tile of a map of the rows and columns shown, nodes if ``by_node``; see `tiles`."""
+        rows, columns = _array(shown.row_at), _array(shown.column_at)
+        ranks = (self.node_levels if by_node else self.levels)[rows][:, columns]
+        bad = self.bad_in[rows][:, columns] if by_node else ranks >= Level.SLOW
+        tested = self.tested[rows][:, columns] if by_node else ranks > Level.UNTESTED
+        return tiles(ranks, bad, tested, down, across)
 
 
-def tiles(ranks: NDArray[np.uint8], down: int, across: int) -> list[bytes]:
-    """Return the highest rank of each tile of a matrix cut into ``down`` lines of ``across`` tiles."""
+def tiles(ranks: NDArray[np.uint8], bad: NDArray[Any], tested: NDArray[Any], down: int, across: int) -> list[bytes]:
+    """Return the highest rank of each tile of a matrix, or `FEW_TILE` by the number of bad cells in each place."""
     if not ranks.size or not down or not across:
         return []
-    rows, columns = ranks.shape
-    lines = np.maximum.reduceat(ranks, np.arange(down) * rows // down, axis=0)
-    worst = np.maximum.reduceat(lines, np.arange(across) * columns // across, axis=1)
+    rows, columns = (np.arange(tiled) * size // tiled for tiled, size in zip((down, across), ranks.shape, strict=True))
+    worst = np.maximum.reduceat(np.maximum.reduceat(ranks, rows, axis=0), columns, axis=1)
+    number, whole = (
+        np.add.reduceat(np.add.reduceat(counts, rows, axis=0, dtype=np.int32), columns, axis=1)
+        for counts in (bad, tested)
+    )
+    worst[(worst >= Level.SLOW) & (worst < Level.WRONG) & (number <= _FEW * whole)] = FEW_TILE
     return [line.tobytes() for line in worst]
 
 
@@ -184,7 +194,7 @@ class NodeCells(CellSource):
     """Blocks: the cells of two nodes.
 
     A block has the style of its worst cell, after the number of such cells if not all are that bad. A good block
-    with untested cells is `CellStyle.PARTLY`.
+    with untested cells is `CellStyle.PARTLY`, one with few bad cells `CellStyle.FEW`: a dead NIC is not a dead node.
     """
 
     shape = CellShape(condensed=True)
@@ -210,16 +220,17 @@ class NodeCells(CellSource):
             style = CellStyle.GOOD if lowest is not None and style in GRADES else style
             number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
             return style, cell_text(style, number, width, glyphs)
+        few = Level.SLOW <= rank < Level.WRONG and index.bad_in[a, b] <= _FEW * index.tested[a, b]
+        tone = CellStyle.FEW if few else style
         if rank < Level.SLOW or width < 2:
-            return style, cell_text(style, "", width, glyphs)
+            return tone, cell_text(style, "", width, glyphs)
         count = index.counts(a, b)[rank]
         if count >= index.cells(a, b):
             return style, cell_text(style, "", width, glyphs)
-        return style, _counted(count, glyphs.of_style[style], width)
+        return tone, _counted(count, glyphs.of_style[style], width)
 
     @property
     def _whole(self) -> bool:
-        """True if no cell of a block is hidden."""
         shown = self._source.filter
         return (shown is None or not shown.by_cell) and self._source.layer is not Layer.PING
 

@@ -36,8 +36,7 @@ class Highlights:
     """Cells highlighted for a moment because a new result differs from the previous one."""
 
     def __init__(self) -> None:
-        #: Highlighted cells with the time of their end.
-        self.until: deque[tuple[float, Position]] = deque()
+        self.until: deque[tuple[float, Position]] = deque()  #: Highlighted cells with the time of their end.
         self._seen: dict[Position, float] = {}
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:

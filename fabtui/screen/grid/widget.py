@@ -108,7 +108,6 @@ class GridView(PaintedWidget, can_focus=True):
 
     @property
     def entries(self) -> tuple[AxisEntry, AxisEntry] | None:
-        """Row and column of the cursor, or None if the grid is empty."""
         rows, columns = self.source.rows.entries, self.source.columns.entries
         if self.row >= len(rows) or self.column >= len(columns):
             return None
@@ -183,7 +182,6 @@ class GridView(PaintedWidget, can_focus=True):
 
     @property
     def scrolled_text(self) -> str:
-        """Rows and columns in view as text, or "" if all are."""
         if self._layout is None and self.size.width:
             # The content changed since the last frame.
             self.layout_now()
@@ -191,7 +189,6 @@ class GridView(PaintedWidget, can_focus=True):
 
     @property
     def window(self) -> tuple[range, range] | None:
-        """Ranges of rows and columns in view, or None if all are."""
         return self.viewport.window if self.scrolled_text else None
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -204,7 +201,6 @@ class GridView(PaintedWidget, can_focus=True):
         return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
 
     def show_from_start(self) -> None:
-        """Scroll back as far as the cursor stays in view."""
         self.viewport.top = self.viewport.left = 0
         self._layout = None
         self.reread()
@@ -243,7 +239,7 @@ class GridView(PaintedWidget, can_focus=True):
 
     def _row(self, row: int) -> list[Runs]:
         if row not in self._rows:
-            layout, source, span = self.layout_now(), self.source, self._span
+            layout, source, span = self._layout or self.layout_now(), self.source, self._span
             cells, more = source.row(row, *span, layout.cell), layout.tall - 1
             below = [source.below(row, column, layout.cell, more) for column in range(*span)] if more else []
             blank = " " * layout.cell
@@ -323,19 +319,15 @@ class LineRenderer:
     axis: Axis
     layout: GridLayout
     columns: list[tuple[int, int]]
-    #: First row in view.
-    top: int
-    #: Cell of the cursor.
-    row: int
+    top: int  #: First row in view.
+    row: int  #: Cell of the cursor.
     column: int
     glyphs: Glyphs
-    #: Rows, if they differ from the columns.
-    rows: Axis | None = None
+    rows: Axis | None = None  #: Rows, if they differ from the columns.
     #: Texts of the two lines in the top left corner.
     corner: tuple[str, str] = ("", "")
     outlined: Outlined = field(default_factory=dict)
-    #: Names of the lines of a row below its first one.
-    line_names: Sequence[str] = ()
+    line_names: Sequence[str] = ()  #: Names of the lines of a row below its first one.
 
     def __post_init__(self) -> None:
         #: First column in view and the one after the last.
@@ -350,8 +342,7 @@ class LineRenderer:
         #: Columns in view node by node, as ranges.
         starts = [column for column in range(first + 1, last) if entries[column].first]
         self._blocks = list(pairwise([first, *starts, last])) if last > first else []
-        #: First columns of nodes; marked if there is no room for a gap.
-        self._marked: list[int] = []
+        self._marked: list[int] = []  #: First columns of nodes; marked if there is no room for a gap.
         if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
             self._marked = [at - first for at, _ in self._blocks if at and entries[at].first]
 
@@ -372,7 +363,6 @@ class LineRenderer:
         return runs
 
     def halves(self, row: int, upper: Runs, lower: Runs | None, palette: Palette) -> Runs:
-        """Return the line shared by two rows, ``row`` and the next one."""
         first, last = self.span
         below = [(0, "")] * len(upper) if lower is None else lower
         slots = [half_style(one, other) for (one, _), (other, _) in zip(upper, below, strict=True)]
@@ -400,7 +390,7 @@ class LineRenderer:
             ]
         named = entry.first or entry.gone or here or row == self.top or layout.tall > 1
         label = squeeze(entry.label, layout.label, self.glyphs.ellipsis) if named else ""
-        text = f"{label:<{layout.label}} {entry.index:>{down.index_width}} "
+        text = f"{label:<{layout.label}} {entry.index.replace('-', ''):>{down.index_width}} "
         if entry.gone:
             text = text[:-1] + self.glyphs.of_style[CellStyle.FAILED]
         return slot, text[: layout.width]
@@ -428,7 +418,6 @@ class LineRenderer:
         return [(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)]
 
     def _spread(self, runs: Runs, places: Iterable[tuple[int, int, str]]) -> Runs:
-        """Return runs followed by texts, each with its place and style, and blanks between them."""
         end = self.layout.header
         for begin, slot, text in places:
             runs += [(CellStyle.PAD, " " * (begin - end)), (slot, text)] if begin > end else [(slot, text)]

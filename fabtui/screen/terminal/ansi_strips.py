@@ -51,7 +51,18 @@ def half_style(upper: int, lower: int) -> int:
 
 
 #: Slots filled with the colour of their character if they have no background, or that of a healthy cell.
-_FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
+_FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.FEW, CellStyle.SLOW})
+
+
+class _Codes(dict[int, str]):
+    """Escape sequence of each slot, made when it is first drawn."""
+
+    def __init__(self, palette: Palette) -> None:
+        self._palette = palette
+
+    def __missing__(self, slot: int) -> str:
+        code = self[slot] = codes_of(self._palette.style(slot), self._palette.system)
+        return code
 
 
 class Palette:
@@ -67,7 +78,7 @@ class Palette:
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in CellStyle]
         self._base = base
         self._halves: dict[int, tuple[str, Style]] = {}
-        self._codes: dict[int, str] = {}
+        self._codes = _Codes(self)
 
     def style(self, slot: int) -> Style:
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
@@ -81,7 +92,6 @@ class Palette:
         return [segment for segment in segments if segment.text]
 
     def half_text(self, slot: int) -> str:
-        """Return the character for two cells, one above the other."""
         return self._half(slot)[0]
 
     @property
@@ -114,19 +124,10 @@ class Palette:
         return None if color is None or color.is_default else color
 
     def ready(self, runs: Runs) -> str:
-        """Return runs as terminal text, with codes only where the style changes."""
         if not "".join([text for _, text in runs]).isprintable():
             runs = [(slot, drawable(text)) for slot, text in runs]
-        parts: list[str] = []
         before, codes = -1, self._codes
-        for slot, text in runs:
-            if slot != before:
-                if slot not in codes:
-                    codes[slot] = codes_of(self.style(slot), self.system)
-                parts.append(codes[slot])
-                before = slot
-            parts.append(text)
-        return "".join(parts) + RESET
+        return "".join([text if slot == before else codes[before := slot] + text for slot, text in runs]) + RESET
 
 
 class ReadyStrip(Strip):

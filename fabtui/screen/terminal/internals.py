@@ -147,10 +147,7 @@ class NullWriter:
 
 
 def discard_output(driver: Any) -> None:
-    """Discard all further output of a Textual driver.
-
-    Its writer thread queues a few texts and then blocks the app until the terminal takes them.
-    """
+    """Discard all further output of a driver, whose writer would block the app until the terminal takes it."""
     if (writer := getattr(driver, "_writer_thread", None)) is not None:
         driver._writer_thread = NullWriter()
         # A write may wait for room, and the thread that would make some may have ended with the terminal.
@@ -205,10 +202,7 @@ def exit_within(seconds: float) -> None:
 
 
 def suspend_group(driver: Driver | None) -> bool:
-    """Suspend the process group until the shell continues it; return False if nothing would ever continue it.
-
-    The driver restores the terminal on SIGTSTP, and draws again on SIGCONT.
-    """
+    """Suspend the process group until the shell continues it; return False if nothing would ever continue it."""
     # The group of a session leader has no shell above it, as with `ssh -t host fabtui`.
     if driver is None or not driver.can_suspend or os.getpgrp() == os.getsid(0):
         return False

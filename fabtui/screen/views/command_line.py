@@ -167,10 +167,8 @@ class Command:
     name: str
     effect: str
     prepare: Callable[[str], Awaitable[Act]]
-    #: Word for the argument, or "".
-    argument: str = ""
-    #: Completions of a word of the argument.
-    offer: Offer = _nothing
+    argument: str = ""  #: Word for the argument, or "".
+    offer: Offer = _nothing  #: Completions of a word of the argument.
 
 
 def command_rows() -> list[tuple[str, str]]:
@@ -241,7 +239,6 @@ class CommandTable:
             self.commands[name] = Command(name, effect, prepare, argument, offer)
 
     def read(self, text: str) -> tuple[Command, str]:
-        """Return a command and its argument; `InputError` if there is no such command."""
         name, _, argument = text.strip().removeprefix(":").partition(" ")
         command = self.commands.get(name)
         if command is None:

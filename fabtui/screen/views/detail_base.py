@@ -88,7 +88,6 @@ def as_text(lines: Lines) -> str:
 
 
 def crumbs(screen: TitledScreen) -> list[Part]:
-    """Return the way to a view, from the layer of the grid on; only its end if it is long."""
     below: list[TitledScreen] = [one for one in screen.app.screen_stack if isinstance(one, TitledScreen)]
     names = [one.crumb for one in below[: below.index(screen)]] if screen in below else []
     whole = " / ".join(["fabtui", str(screen.context.layer), *names])
@@ -114,8 +113,7 @@ class TitledScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.title_line = TextLine(classes="screen-title")
-        #: Words to look for; "" shows everything.
-        self.filter = ""
+        self.filter = ""  #: Words to look for; "" shows everything.
         self._prompt: Prompt | None = None
         self._focus_before: Widget | None = None
 
@@ -125,7 +123,6 @@ class TitledScreen(Screen[None]):
 
     @property
     def crumb(self) -> str:
-        """Name of the view in the way to those opened from it."""
         return group_title(type(self)).lower()
 
     def on_mount(self) -> None:
@@ -159,7 +156,6 @@ class TitledScreen(Screen[None]):
         await self.ask(*self.FILTER_PROMPT, self.filter)
 
     async def ask(self, purpose: str, hint: str, text: str) -> None:
-        """Open a prompt unless one is open."""
         if self._prompt is None:
             self._focus_before = self.focused
             self._prompt = Prompt(purpose, hint, text, id="prompt")
@@ -195,8 +191,7 @@ class DetailScreen(TitledScreen):
     DetailScreen #detail-text { height: auto; }
     """
     BINDING_GROUP_TITLE = "Detail views"
-    #: Width of the lines of copied text.
-    copy_width = 200
+    copy_width = 200  #: Width of the lines of copied text.
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("escape,backspace", "leave", "detail.back", "back to the previous view", "back", bar=("always",)),
         shortcut("down,j", "scroll(1)", "detail.down", "one line down"),
@@ -209,9 +204,14 @@ class DetailScreen(TitledScreen):
 
     def compose(self) -> ComposeResult:
         yield self.title_line
+        yield from self.above()
         with VerticalScroll(id="detail-body", can_focus=False):
             yield TextLine(id="detail-text")
         yield KeyBar(id="detail-keys")
+
+    def above(self) -> Sequence[Widget]:
+        """Return what is between the title and the text."""
+        return ()
 
     @abstractmethod
     def title_parts(self) -> list[Part]: ...
@@ -302,7 +302,6 @@ def runs_here(context: AppContext, text: str) -> bool:
 
 
 def enter_text(context: AppContext, text: str) -> str:
-    """Return what Enter does to a next step, for its hint."""
     try:
         _, command = _possible(context, text)
     except CannotRunError as error:
@@ -368,8 +367,7 @@ class SteppedScreen(DetailScreen):
     def __init__(self) -> None:
         super().__init__()
         self.selected: str | None = None
-        #: Next steps as they were drawn, each with its first line.
-        self._drawn: list[tuple[str, Line]] = []
+        self._drawn: list[tuple[str, Line]] = []  #: Next steps as they were drawn, each with its first line.
         self._lines: Lines = []
         self._copies = False  #: True while the text of the view is made for copying.
 

@@ -82,9 +82,7 @@ class FindingsScreen(DetailScreen):
         shortcut("home", "edge(False)", "findings.first", "select the first finding"),
         shortcut("end,G", "edge(True)", "findings.last", "select the last finding or step"),
         *(
-            shortcut(
-                *(str(digit), f"go({digit})", f"findings.go-{digit}", f"go to the first pair of finding {digit}"),
-            )
+            shortcut(*(str(digit), f"go({digit})", f"findings.go-{digit}", f"go to the first pair of finding {digit}"))
             for digit in range(1, 10)
         ),
         shortcut("tab", "choose(1)", "findings.next", "select the next finding", "next"),
@@ -103,10 +101,8 @@ class FindingsScreen(DetailScreen):
         super().__init__()
         #: The selected finding, which stays selected when the order changes; None for the first one.
         self._selected: _Key | None = None
-        #: Its selected next step, or None for the finding itself.
-        self._step: str | None = None
-        #: The finding that the user writes a note about.
-        self._noted: Finding | None = None
+        self._step: str | None = None  #: Its selected next step, or None for the finding itself.
+        self._noted: Finding | None = None  #: The finding that the user writes a note about.
         #: First line of each row, number of lines, and the state that was drawn.
         self._starts: dict[_Row, int] = {}
         self._height = 0
@@ -135,14 +131,14 @@ class FindingsScreen(DetailScreen):
             none = f"no finding has the text {one_line(self.filter, 60)}" if self.filter else ""
             self._starts = {}
             return [[], [(f"  {none or context.findings.none_text}", MUTED)]]
-        here = self._row(shown)
+        here, bad = self._row(shown), context.findings.tally.bad
         self._starts = {}
         lines: Lines = []
         for number, one in shown:
             chosen = here.number == number
             lines += [[]] if chosen or not lines or (lines[-1] and number == here.number + 1) else []
             self._starts[_Row(number, None)] = len(lines)
-            lines += head_lines(one, width, number + 1, selected=chosen and here.step is None)
+            lines += head_lines(one, width, number + 1, bad, selected=chosen and here.step is None)
             if chosen:
                 lines += detail_lines(one, width)
                 for at, step in enumerate(one.next):
@@ -311,7 +307,6 @@ class FindingsScreen(DetailScreen):
                 self._select(rows[-1])
 
     def action_confirm(self) -> None:
-        """Run the experiments about the selected finding, or report why there are none."""
         context, shown = self.context, self._shown()
         if not shown:
             context.notify("there is no finding to confirm")
@@ -350,7 +345,6 @@ def can_acknowledge(context: AppContext) -> bool:
 
 
 def acknowledge(context: AppContext, finding: Finding, note: str) -> None:
-    """Keep a note about a finding, or remove it if the note is empty."""
     if context.feed is not None:
         request = context.feed.acknowledge(finding_key(finding), title(finding), note)
         context.run_worker(session_actions.report(context, request), "acknowledge", exit_on_error=False)

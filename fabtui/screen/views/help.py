@@ -123,7 +123,6 @@ class HelpScreen(DetailScreen):
         return [[(f"  {key:<7}", "bold $primary"), (text, "")] for key, text in rows]
 
     def _signs(self) -> list[tuple[str, str, str]]:
-        """Return style, sign and meaning of each cell of the view."""
         name, glyphs, layer = (
             "" if self._about is None else self._about.__name__,
             self.context.glyphs,
@@ -141,7 +140,6 @@ class HelpScreen(DetailScreen):
         return section(title) + found if found else []
 
     def _key_lines(self, owner: type[DOMNode], width: int) -> Lines:
-        """Return the keys of a class with their descriptions and ids, in columns if there is room."""
         rows = [
             (", ".join(current_keys(self.app, one)), one.tooltip or one.description, one.id or "")
             for one in bindings_of(owner)

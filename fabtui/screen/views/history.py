@@ -7,9 +7,7 @@ import math
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
 
 from fabtui.errors import InputError
 from fabtui.history.file import history_file
@@ -36,9 +34,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import Cell, DetailScreen, as_text, crumbs, table_section
 from fabtui.screen.widgets.finding_lines import SEVERITY_STYLES
-from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
-from fabtui.screen.widgets.text_line import TextLine
 
 #: Minimum number of lines of the table, with its headings.
 _LEAST_TABLE = 3
@@ -83,23 +79,17 @@ class HistoryScreen(DetailScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        #: What was read; None until then.
-        self.overview: Overview | None = None
+        self.overview: Overview | None = None  #: What was read; None until then.
         self._problem = ""
 
-    def compose(self) -> ComposeResult:
-        yield self.title_line
-        yield HistoryTable(self.context.glyphs, id="history-table")
-        with VerticalScroll(id="detail-body", can_focus=False):
-            yield TextLine(id="detail-text")
-        yield KeyBar(id="history-keys")
+    def above(self) -> list[HistoryTable]:
+        return [HistoryTable(self.context.glyphs, id="history-table")]
 
     @property
     def table(self) -> HistoryTable:
         return self.query_one(HistoryTable)
 
     def on_mount(self) -> None:
-        """Draw the first frame, and read the history meanwhile."""
         self.table.focus()
         super().on_mount()
         self.context.run_worker(self._read(), "history", exit_on_error=False)
@@ -126,13 +116,11 @@ class HistoryScreen(DetailScreen):
 
     @property
     def node(self) -> str | None:
-        """Node of the component of the cursor, if the session has it."""
         course = self.chosen
         node = course.component.node if course is not None else ""
         return node if node in self.context.model.nodes else None
 
     def draw(self) -> None:
-        """Draw the table, and the course of the component of its cursor."""
         if not self.is_mounted or not self.query("#history-table"):
             return
         standouts = self.overview.standouts if self.overview is not None else ()
@@ -182,7 +170,6 @@ class HistoryScreen(DetailScreen):
 
     @on(HistoryTable.Moved)
     def moved(self) -> None:
-        """Show the course of the other component, from its beginning."""
         self.action_scroll_edge(False)
         self.draw()
 

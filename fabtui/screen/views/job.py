@@ -21,17 +21,14 @@ from fabtui.presentation import job_lines
 from fabtui.presentation.findings import copied_step, step_parts
 from fabtui.presentation.job_board import (
     JobBoard,
-    behind_lines,
-    evidence_lines,
-    group_lines,
+    board_parts,
     rate_lines,
     sentence_line,
     steps_of,
-    traffic_lines,
 )
 from fabtui.presentation.job_lines import job_text
 from fabtui.presentation.wording import MUTED, Part, clock_text
-from fabtui.presentation.wrapping import HEADING, Line, Lines, between, clipped, section, wrapped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, section, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen import session_actions
@@ -133,7 +130,6 @@ class JobScreen(TitledScreen):
         return self.query_one(JobTable)
 
     def on_mount(self) -> None:
-        """Read the job again and again, and draw the age of what is shown each second."""
         self.table.focus()
         self.run_worker(self._watch(), name="job", exit_on_error=False)
         self.set_interval(1.0, self.draw)
@@ -204,7 +200,6 @@ class JobScreen(TitledScreen):
         return [*kept, [(f"   {count(left, 'more line')}; y copies all", MUTED)]]
 
     def _watch_lines(self, width: int) -> Lines:
-        """Return the verdict about the ranks, with the next command; nothing if they are not observed."""
         board, glyphs = self.context.job(), self.context.glyphs
         lines: Lines = [] if board is None else [sentence_line(board, width, glyphs, self.context.now())]
         if self._asking:
@@ -217,7 +212,6 @@ class JobScreen(TitledScreen):
 
     @property
     def _steps(self) -> list[str]:
-        """The next steps: of the verdict about the ranks first, then of the findings."""
         board = self.context.job()
         found = [] if board is None else steps_of(board)
         if self._report is not None:
@@ -410,7 +404,6 @@ class RanksScreen(SteppedScreen):
         return self.size.width >= _WIDE_FROM
 
     def draw(self) -> None:
-        """Draw the latest verdict; costs nothing if it has not changed."""
         board = self.context.job()
         if board is None or self._cells is None or not self.is_mounted or not self.query("#ranks-map"):
             return
@@ -451,15 +444,9 @@ class RanksScreen(SteppedScreen):
         if board is None:
             return []
         width -= (self.size.width - 2) // 2 if self._wide else 0
-        behind = behind_lines(board, width, glyphs)
-        lines = [[("who is behind", HEADING)], *(behind or [[(" nobody: no rank holds the others up", MUTED)]])]
-        for at, text in enumerate(steps_of(board)):
-            lines += self.step(text, at, width)
-        lines += [*section("ranks"), *group_lines(board, width, glyphs)]
-        lines += [*section("evidence"), *evidence_lines(board, width)]
-        if not self._wide:
-            lines += [*section("rates"), *rate_lines(board, width, glyphs)]
-        return [*lines, *section("traffic of pairs"), *traffic_lines(board, width)]
+        steps = [line for at, text in enumerate(steps_of(board)) for line in self.step(text, at, width)]
+        parts = [one for one in board_parts(board, width, glyphs, steps) if not (self._wide and one[0] == "rates")]
+        return [line for title, part in parts for line in (*section(title), *part)][1:]
 
     def action_ask(self) -> None:
         self.run_worker(ask_job(self.context), name="ask", exit_on_error=False)
@@ -552,7 +539,6 @@ class JobsScreen(TitledScreen):
         return self.query_one(JobsTable)
 
     def on_mount(self) -> None:
-        """Ask Slurm now and then while the list is open."""
         self.table.focus()
         self.draw()
         self.run_worker(self._ask(), name="jobs", exit_on_error=False)
@@ -569,7 +555,9 @@ class JobsScreen(TitledScreen):
         state = "asking squeue" if self._jobs is None else count(len(self._jobs), "job")
         self.show_title([(" your jobs  ", "bold"), (state, MUTED)])
         nothing = (
-            one_line(self._problem, 200) or "you have no job that waits or runs; fabtui job ID shows one that ended"
+            f"{one_line(self._problem, 200)}; without Slurm: fabtui hang --nodes NODES finds a job on them"
+            if self._problem
+            else "you have no job that waits or runs; fabtui job ID shows one that ended"
         )
         rows = [_row(one) for one in self._jobs or ()]
         nothing = "no job has these words" if rows else nothing

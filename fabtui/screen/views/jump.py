@@ -66,7 +66,6 @@ def _nodes(screen: MainScreen) -> Iterable[JumpTarget]:
 
 
 def _worst(screen: MainScreen) -> Iterable[JumpTarget]:
-    """Yield the bad pairs in the side panel or in the list."""
     widget: Widget = screen.panel if screen.view == "grid" else screen.worst_pairs
     if not widget.display or not widget.region:
         return
@@ -130,7 +129,6 @@ class JumpScreen(ModalScreen[None]):
         yield TextLine(Content(" jump: press a letter, esc to leave"), id="jump-hint")
 
     def on_key(self, event: events.Key) -> None:
-        """Go to the place of a letter. Any other key leaves jump mode."""
         if event.key == "escape":
             return
         event.stop()
@@ -141,7 +139,6 @@ class JumpScreen(ModalScreen[None]):
             self.app.call_after_refresh(target.go)
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the place of the clicked letter. A click elsewhere leaves jump mode."""
         for target in self._targets.values():
             if event.screen_y == target.y and target.x <= event.screen_x < target.x + 3:
                 self.app.call_after_refresh(target.go)

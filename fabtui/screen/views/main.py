@@ -47,7 +47,6 @@ from fabtui.screen.views.main_layout import (
     LinesBelow,
     MainLayout,
     arrange,
-    below_list,
     grid_fits,
     has_grid,
     has_nothing_to_test,
@@ -135,12 +134,7 @@ class MainScreen(Screen[None]):
         _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
         _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or restore the order", "sort"),
         _grid_key("b", "order('blame')", "main.blame", "sort rows and columns by blame, or restore the order"),
-        _grid_key(
-            "O",
-            "grouping",
-            "main.grouping",
-            "order rows and columns by domain, leaf switch, rail, or as given",
-        ),
+        _grid_key("O", "grouping", "main.grouping", "order rows and columns by domain, leaf switch, rail, or as given"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
@@ -175,8 +169,7 @@ class MainScreen(Screen[None]):
         self._prompt: Prompt | None = None
         self._ending = False
         self._job: JobBoard | None = None  #: The running job as it is shown.
-        #: Final findings for which the cursor was put on the worst pair.
-        self._aimed_for: list[Finding] | None = None
+        self._aimed_for: list[Finding] | None = None  #: Final findings for which the cursor was put on the worst pair.
         self._composed = False
         glyphs = self._glyphs
         self.navigation = GridNavigation(context, lambda view: GridView(view.source, glyphs, id="grid"))
@@ -196,8 +189,7 @@ class MainScreen(Screen[None]):
         self.findings_below = TargetLines(id="findings-below")
         self.color_key = ColorKey(glyphs, id="color-key")
         self.tooltip_line = CellTooltip(id="hover")
-        #: Width of the side panel.
-        self.panel_width = PANEL_WIDTH
+        self.panel_width = PANEL_WIDTH  #: Width of the side panel.
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
         self._updater = GridUpdater(self.grid, context.draw_within)
@@ -234,18 +226,15 @@ class MainScreen(Screen[None]):
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, "" before the first results."""
         content = self._panel_content
         return "" if content is None or self.view == "connecting" else plain(content.sentence(None, self._job))
 
     @property
     def findings(self) -> SessionDiagnosis | None:
-        """Findings and preflight; None until the session has started."""
         return self._panel_content.diagnosis if self._panel_content is not None else None
 
     @property
     def view_state(self) -> ViewState:
-        """Zoom, order, filter and pair of the grid."""
         return self.navigation.view_state
 
     @property
@@ -310,7 +299,6 @@ class MainScreen(Screen[None]):
             widget.paint_with(ramp, system)
 
     def draw(self) -> None:
-        """Update all widgets that show something else than before. Costs what has changed."""
         if not self._composed or not self.size.width:
             return
         navigation = self.navigation
@@ -353,7 +341,6 @@ class MainScreen(Screen[None]):
             self._show_layer(Layer.JOB)
 
     def _follow_sweep(self) -> None:
-        """Show the layer that is being tested, unless the user has chosen another."""
         if self._followed is not self.source.layer or self.findings is None:
             return
         bad = self.findings.layers
@@ -369,7 +356,6 @@ class MainScreen(Screen[None]):
             self.navigation.take_layer(layer)
 
     def tick(self) -> None:
-        """Update what changes with the clock; during a seek, how far it has come."""
         self._draw_verdict()
         if self._app_context.feed is not None and self._app_context.feed.seeking:
             return
@@ -377,7 +363,6 @@ class MainScreen(Screen[None]):
             self._draw_cursor()
 
     def _draw_verdict(self) -> None:
-        """Draw the first line: the verdict, and quiet facts at the right end."""
         if self._ending:
             return
         model, context, content = self.model, self._app_context, self._panel_content
@@ -408,7 +393,6 @@ class MainScreen(Screen[None]):
         return parts + (self.navigation.chips() if self.view != "connecting" else [])
 
     def _start_at_the_worst(self) -> None:
-        """Put the cursor on the worst pair once all is tested, unless the user has moved it."""
         found, view, navigation = self.findings, self.view_state, self.navigation
         if self.model.phase.name != "done":
             self._aimed_for = None
@@ -485,12 +469,10 @@ class MainScreen(Screen[None]):
         self.status_line.show(Content.assemble(*in_clauses(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _rank_line(self, job: JobBoard) -> Line:
-        """Return the rank under the cursor on one line; between two ranks their traffic, or why there is none."""
         entries = self.cursor_entries()
         return [] if entries is None or self._panel_content is None else self._panel_content.rank_line(job, *entries)
 
     def _draw_below(self) -> None:
-        """Show what is below the grid: usual values, and the findings if there is no side panel."""
         content, width, lines = self._panel_content, self.size.width, LinesBelow()
         ranks = self.view_state.shows_ranks and self._job is not None
         usual = usual_lines(self.model, self.source.layer)
@@ -507,8 +489,6 @@ class MainScreen(Screen[None]):
             of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
-        elif self.view == "worst" and content is not None:
-            lines = below_list(self.size.height - self._layout_state.lines_around, self.view_state.index.bad_shown)
         found: list[TargetLine] = []
         if content is not None and lines.findings:
             if ranks and self._job is not None:
@@ -618,7 +598,6 @@ class MainScreen(Screen[None]):
         self.tooltip_line.put(clipped([(" ", ""), *parts, (" ", "")], region.width, self._glyphs.ellipsis), region)
 
     def cursor_entries(self) -> tuple[AxisEntry, AxisEntry] | None:
-        """Return row and column of the cursor's pair, or None without cells."""
         if self.view == "worst" and (chosen := self.worst_pairs.chosen) is not None:
             entries = self.source.axis.entries
             return entries[chosen[0]], entries[chosen[1]]
@@ -626,7 +605,6 @@ class MainScreen(Screen[None]):
 
     @property
     def node(self) -> str | None:
-        """Node of the row of the cursor."""
         entries = self.cursor_entries()
         return None if entries is None else entries[0].node
 
@@ -683,7 +661,6 @@ class MainScreen(Screen[None]):
     @on(GridView.Chosen)
     @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
-        """Show the pair under the cursor; of a node block, its pairs."""
         entries = self.cursor_entries()
         if entries is None or self.view == "connecting":
             return
@@ -877,7 +854,6 @@ class MainScreen(Screen[None]):
             session_actions.retest(self._app_context, [entries])
 
     def action_run(self) -> None:
-        """Run the next step of the open finding, and show its output among the findings."""
         panel = self._panel_content
         finding = None if panel is None else panel.open_finding(self.cursor_entries())
         if panel is None or finding is None:

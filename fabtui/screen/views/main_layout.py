@@ -45,27 +45,19 @@ _BEFORE_TESTS = ("start", "connect", "look")
 class LayoutChoices(NamedTuple):
     """Choices of the user."""
 
-    #: Show the node states (True) or the grid (False); None to follow the phase.
-    connecting: bool | None = None
-    #: Enlarge the event log.
-    log: bool = False
-    #: Show the side panel or not; None if there is room.
-    panel: bool | None = None
-    #: List the worst pairs instead of the grid.
-    worst: bool = False
-    #: Show the map if the grid does not fit.
-    map: bool = True
+    connecting: bool | None = None  #: Show the node states (True) or the grid (False); None to follow the phase.
+    log: bool = False  #: Enlarge the event log.
+    panel: bool | None = None  #: Show the side panel or not; None if there is room.
+    worst: bool = False  #: List the worst pairs instead of the grid.
+    map: bool = True  #: Show the map if the grid does not fit.
 
 
 class MainLayout(NamedTuple):
     """Layout of the main screen."""
 
-    #: Content of the body: ``connecting``, ``grid`` or ``worst``.
-    view: str
-    #: Whether each optional widget is shown, by id.
-    shown: dict[str, bool]
-    #: Lines of the event log.
-    log: int
+    view: str  #: Content of the body: ``connecting``, ``grid`` or ``worst``.
+    shown: dict[str, bool]  #: Whether each optional widget is shown, by id.
+    log: int  #: Lines of the event log.
 
     @property
     def lines_around(self) -> int:
@@ -91,18 +83,8 @@ def has_nothing_to_test(model: Model) -> bool:
 
 
 def arrange(
-    model: Model,
-    axis: Axis,
-    width: int,
-    height: int,
-    choices: LayoutChoices,
-    *,
-    two_nodes: bool = False,
+    model: Model, axis: Axis, width: int, height: int, choices: LayoutChoices, *, two_nodes: bool = False
 ) -> MainLayout:
-    """Return the layout.
-
-    ``two_nodes``: cells are large, and need the lines more than the log does.
-    """
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
@@ -149,7 +131,6 @@ def is_too_small(width: int, height: int) -> bool:
 
 
 def grid_fits(axis: Axis, width: int) -> bool:
-    """Return True if cells of one character fit side by side."""
     layout = lay_out(axis, width, axis.size)
     return len(axis.starts) <= 1 or axis.size + layout.header <= width
 
@@ -162,17 +143,9 @@ class LinesBelow(NamedTuple):
 
 
 def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bool, more: bool = False) -> LinesBelow:
-    """Return the lines below a grid: those that its rows leave; for findings without a side panel at least a few.
+    """Return the lines below a grid in a body of lines; ``more``: up to half of it is for what is below.
 
     They do not depend on findings and values: the cells of the grid stay where they are while these come and go.
-
-    Args:
-        grid: The grid.
-        width: Its width.
-        body: Lines for all of it.
-        panel: Whether a side panel has the findings.
-        usual: Whether the layer has usual values.
-        more: Whether up to half of the body is for what is below.
     """
     rows = grid.source.rows
     if panel:
@@ -185,11 +158,6 @@ def lines_below(grid: GridView, width: int, body: int, *, panel: bool, usual: bo
     found = min(most, body - grid.fitted(width, body - least).used(rows))
     line = int(usual and found >= FINDINGS_FIRST)
     return LinesBelow(line, found - line)
-
-
-def below_list(body: int, pairs: int) -> LinesBelow:
-    """Return the lines for findings below a list of bad pairs with its heading: what they leave, at least half."""
-    return LinesBelow(findings=max(0, min(MOST_BELOW, body - 1 - min(pairs, body // 2))) if body >= BELOW_FROM else 0)
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:

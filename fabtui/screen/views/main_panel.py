@@ -7,25 +7,15 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import step_parts
 from fabtui.presentation.job_board import (
     JobBoard,
-    behind_lines,
-    evidence_lines,
-    group_lines,
+    board_parts,
     rank_parts,
-    rate_lines,
     sentence_line,
     steps_of,
-    traffic_lines,
     traffic_of,
 )
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
-from fabtui.presentation.session_values import (
-    SessionValues,
-    column_lines,
-    healthy_lines,
-    session_values,
-    watch_lines,
-)
+from fabtui.presentation.session_values import SessionValues, column_lines, healthy_lines, session_values, watch_lines
 from fabtui.presentation.verdict_line import pair_noun, verdict_sentence
 from fabtui.presentation.wording import MUTED, plain
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked, whole, wrapped
@@ -107,7 +97,6 @@ class PanelContent:
         return [(pair_name(*entries), "bold"), *(part for item in items for part in [("  ", ""), *item])]
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
-        """Return the findings in at most ``height`` lines; the one about the cursor's pair is open."""
         live = self._context.feed is not None and self._context.feed.can_test
         keys = "F: c confirm, a known" if live else ""
         noun = "GPU" if pair_noun(self._context.model) == "GPU pair" else "rank"
@@ -118,7 +107,6 @@ class PanelContent:
         return runs_here(self._context, step)
 
     def findings_below(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
-        """Return the findings for below the grid, under a rule if there is room for more than one."""
         if not self.diagnosis.found:
             return []
         rule = [self._rule(width)] if height > 2 else []
@@ -135,20 +123,9 @@ class PanelContent:
         return between([(title, "bold")], end, width, self._context.glyphs.ellipsis), ALL_FINDINGS
 
     def lines(
-        self,
-        entries: tuple[AxisEntry, AxisEntry],
-        block: tuple[int, int] | None,
-        size: tuple[int, int],
-        usual: Lines,
+        self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, size: tuple[int, int], usual: Lines
     ) -> list[TargetLine]:
-        """Return the lines for a cursor: findings, the pair, progress, usual values, worst pairs.
-
-        Args:
-            entries: Row and column of the cursor.
-            block: Its nodes if it is on a block of nodes.
-            size: Width and height.
-            usual: Table of usual values, if it is shown nowhere else.
-        """
+        """Return the lines for a cursor, perhaps on a block of nodes, in a width and height; ``usual``: shown last."""
         context, (width, height) = self._context, size
         self._pace.take(context.model, context.elapsed())
         pair = self._pair_lines(entries, block, width)
@@ -195,7 +172,6 @@ class PanelContent:
         return [*_plain(lines), self._rule(width)] if lines else []
 
     def column(self, width: int, height: int) -> list[TargetLine]:
-        """Return the third column of a wide screen."""
         model, glyphs = self._context.model, self._context.glyphs
         trend = bad_trend(model, glyphs) if model.watching else []
         return _plain(column_lines(model, self.values(), trend, (width, height), glyphs))
@@ -253,37 +229,19 @@ def _plain(lines: Lines) -> list[TargetLine]:
 
 
 def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
-    """Return the lines of the panel.
-
-    Args:
-        board: The running job.
-        rank: The rank under the cursor, None if it is elsewhere.
-        size: Width and height.
-        glyphs: Characters of the screen.
-    """
+    """Return the lines of the panel about a job, with the ``rank`` under the cursor, in a width and height."""
     width, height = size
     steps: Lines = [
         [("  next  " if not at else " " * 8, MUTED), (text, "$primary"), (f" {note}" if note else "", MUTED)]
         for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
     ]
-    behind = behind_lines(board, width, glyphs)
-    parts: list[tuple[str, Lines]] = [
-        (
-            "who is behind",
-            behind + stacked(steps, width, 8)
-            if behind or steps
-            else [[("nobody: no rank holds the others up", MUTED)]],
-        ),
-        ("ranks", group_lines(board, width, glyphs)),
-        ("evidence", evidence_lines(board, width, blind=height > 40)),
-        ("rates", rate_lines(board, width, glyphs)),
-        ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
-        ("pairs", traffic_lines(board, width)),
-    ]
+    parts = board_parts(board, width, glyphs, stacked(steps, width, 8), blind=height > 40)
+    if rank is not None:
+        parts.insert(-1, ("under the cursor", stacked([rank], width, 2)))
     shown: list[Lines] = []
     used = 0
     for title, own in parts:
-        head: Lines = [[(title.upper(), "bold")]] if title and height > _SHORT_PANEL else []
+        head: Lines = [[(title.upper(), "bold")]] if height > _SHORT_PANEL else []
         least = min(3 if head else 1, len(own))
         if own and (not shown or used + len(head) + least <= height):
             shown.append([*head, *own])

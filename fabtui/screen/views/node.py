@@ -108,12 +108,7 @@ class NodeScreen(SteppedScreen):
 
 
 def node_lines(
-    model: Model,
-    record: NodeRecord,
-    found: Preflight,
-    width: int,
-    glyphs: Glyphs,
-    steps_of: Callable[[Finding], Lines],
+    model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs, steps_of: Callable[[Finding], Lines]
 ) -> Lines:
     """Return the text of a node; ``found`` is the preflight of all nodes, ``steps_of`` draws next steps."""
     lines: Lines = []
@@ -162,7 +157,6 @@ _LABEL = 10
 
 
 def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> Lines:
-    """Return the rows and columns of a node: one glyph per cell, or per node if cells do not fit."""
     mine = [end for end in model.table.of_node(record.name) if end.kind != "none"]
     others = [end for end in model.endpoints if end.kind != "none"]
     if not mine or len(others) < 2:
@@ -221,7 +215,6 @@ _USUAL = ("idle", "applications_clocks_setting", "sync_boost", "display_clock_se
 
 
 def text_of(value: Any, limit: int = _LIMIT) -> str:
-    """Return a value as text; ``-`` if it is not known."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -255,7 +248,6 @@ def _below(now: Any, most: Any) -> bool:
 
 
 def _marked(text: str, style: str, mark: object) -> Cell:
-    """Return a cell that has a style if ``mark`` is true."""
     return (text, style) if mark else text
 
 
@@ -309,7 +301,6 @@ def system_lines(inventory: Entry) -> list[tuple[str, str]]:
 
 
 def gpu_lines(inventory: Entry, gpus_probe: Entry | None = None) -> Lines:
-    """Return the table of GPUs: inventory and latest probe result."""
     states = {str(one.get("bus")).lower(): one for one in reversed(dicts(field(gpus_probe, "gpus"))) if one.get("bus")}
     rows: list[Sequence[Cell]] = []
     for gpu in dicts(inventory.get("gpus")):
@@ -444,10 +435,6 @@ def _rows(gpu: Entry) -> Cell:
 
 
 def nvlink_lines(nvlink: Entry | None, first: Entry | None) -> Lines:
-    """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors.
-
-    Links of cards that no bridge connects are inactive by design.
-    """
     before = {_place_of(gpu, link): link for gpu in dicts(field(first, "gpus")) for link in dicts(gpu.get("links"))}
     rows: list[Sequence[Cell]] = []
     odd: Lines = []
@@ -493,7 +480,6 @@ def _odd_link(gpu: Entry, link: Entry, old: Entry | None) -> Lines:
 
 
 def ib_lines(ibstat: Entry | None, inventory: Entry | None) -> Lines:
-    """Return the table of InfiniBand and RoCE ports: from the probe ibstat, else from the inventory."""
     if cas := dicts(field(ibstat, "cas")):
         source = text_of(field(ibstat, "source"))
         found = [
@@ -521,7 +507,6 @@ def ib_lines(ibstat: Entry | None, inventory: Entry | None) -> Lines:
 
 
 def port_lines(record: NodeRecord) -> Lines:
-    """Return the tables of ports and interfaces, and the advice for NCCL; nothing without probe results."""
     rdma, fabric = record.probe_results.get("rdma") or {}, record.probe_results.get("ibfabric") or {}
     beyond = {_place(port): port for port in dicts(fabric.get("ports"))}
     known = {_place(port): port for port in dicts(rdma.get("ports"))}
@@ -637,7 +622,6 @@ def library_lines(inventory: Entry) -> Lines:
 
 
 def kernel_lines(kernel: Entry | None) -> Lines:
-    """Return the kernel reports since boot, each kind once."""
     if not kernel or kernel.keys() == {"error"}:
         return []
     if kernel.get("readable") != "yes":

@@ -8,9 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
 
 from fabtui.diagnosis.node_faults import NodeFaults
 from fabtui.diagnosis.pairs.tally import Tally
@@ -40,12 +38,9 @@ from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import SteppedScreen, as_text
 from fabtui.screen.widgets.finding_lines import head_lines, odd_lines, problem_lines, styled
-from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, Sorting, TableCell, TableRow, table_keys
-from fabtui.screen.widgets.text_line import TextLine
 
 _STATES = list(NodeState)
-
 
 HEADINGS = (
     *("node", "fault", "own pairs", "stray", "of others", "state", "untested", "problems", "differs"),
@@ -96,11 +91,7 @@ def node_rows(
     problems: Mapping[str, int],
     now: float,
 ) -> list[TableRow]:
-    """Return a row for each node.
-
-    ``odd``: number of facts in which it differs; ``problems``: number of its problems in the preflight; ``now`` in s
-    since the epoch.
-    """
+    """Return a row for each node; ``odd``, ``problems``: numbers in the preflight; ``now``: s since the epoch."""
     tested = {node for nodes in tally.between for node in nodes}
     skipped = Counter(node for pair in model.untested for node in _nodes_of(pair))
     rows = []
@@ -242,12 +233,8 @@ class NodesScreen(SteppedScreen):
         self._drawn_of: object = None
         self._counts: tuple[NodeFaults, PairCounts] | None = None
 
-    def compose(self) -> ComposeResult:
-        yield self.title_line
-        yield NodesTable(self.context.glyphs, id="nodes-table")
-        with VerticalScroll(id="detail-body", can_focus=False):
-            yield TextLine(id="detail-text")
-        yield KeyBar(id="nodes-keys")
+    def above(self) -> list[NodesTable]:
+        return [NodesTable(self.context.glyphs, id="nodes-table")]
 
     @property
     def table(self) -> NodesTable:
@@ -262,7 +249,6 @@ class NodesScreen(SteppedScreen):
         self.set_interval(1.0, self.draw)
 
     def draw(self) -> None:
-        """Draw the table; the text below it only if something in it has changed."""
         if not self.is_mounted or not self.query("#nodes-table"):
             return
         rows = self._rows()
@@ -344,7 +330,8 @@ class NodesScreen(SteppedScreen):
             if node in one.at_fault
             or (not one.at_fault and (node in one.nodes or any(node in _nodes_of(pair) for pair in one.cells)))
         ]
-        lines = [line for number, one in found[:_MOST_FINDINGS] for line in head_lines(one, width, number)]
+        bad = self.context.findings.tally.bad
+        lines = [line for number, one in found[:_MOST_FINDINGS] for line in head_lines(one, width, number, bad)]
         left = len(found) - _MOST_FINDINGS
         return [*lines, [(f"  and {left} more: F shows all", MUTED)]] if left > 0 else lines
 

@@ -137,9 +137,9 @@ class PairScreen(SteppedScreen):
         model = self.context.model
         either = {names, names[::-1]}
         if found := [one for one in enumerate(self.context.findings.found, 1) if either & one[1].cells]:
-            lines: Lines = []
+            lines, bad = Lines(), self.context.findings.tally.bad
             for number, one in found:
-                lines += head_lines(one, width, number) + detail_lines(one, width) + self.steps_of(one, width)
+                lines += head_lines(one, width, number, bad) + detail_lines(one, width) + self.steps_of(one, width)
             return lines
         commands = dict.fromkeys(pair_commands(model, *names) + pair_commands(model, *names[::-1]))
         steps = [line for at, command in enumerate(commands) for line in self.step(command, at, width)]
@@ -178,10 +178,7 @@ def _letters(text: str) -> str:
 
 
 def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, reported: str = "") -> Lines:
-    """Return one direction: verdict, value and share of the usual value of each layer; transport; errors.
-
-    ``reported`` has the texts, without blanks, that are shown elsewhere in the view.
-    """
+    """Return one direction; ``reported`` has the texts, without blanks, that are shown elsewhere in the view."""
     lines: Lines = [[(pair_text.pair_name(source, target), HEADING)]]
     for layer in (*measured_key_layers(), *_ALSO):
         measurement = pair_text.of_layer(model, layer, source, target)
@@ -217,7 +214,6 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
 
 
 def _times(measurement: Measurement) -> list[tuple[str, str]]:
-    """Return the times of single messages and the bandwidth of both directions at once, if known."""
     rows = []
     found = spread(measurement)
     if found is not None:
@@ -252,7 +248,6 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
 
 
 def _port_text(model: Model, node: str, nic: str | None, address: str | None) -> str:
-    """Return state, rate and link layer of the port of an endpoint, if known."""
     record = model.nodes.get(node)
     if record is None or record.inventory is None:
         return ""
@@ -285,7 +280,6 @@ def _ends_lines(model: Model, entries: tuple[AxisEntry, AxisEntry]) -> Lines:
 
 
 def hand_lines(model: Model, src: str, dst: str) -> Lines:
-    """Return the commands that test a pair outside this session, and their requirements."""
     lines = [*section("by hand", "Y copies the first"), [("  with fabtui, on this machine, this pair only", MUTED)]]
     lines.append([(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$primary")])
     if command := by_hand(model, src, dst):
@@ -434,7 +428,6 @@ def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
 
 
 def path_lines(path: list[PathHop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
-    """Return the hops on one line with their details below, or one per line if there is too little room."""
     widths = [max(map(len, (hop.name, *hop.about))) for hop in path]
     bar = "--" if glyphs.plain else "──"
     total = sum(widths) + (len(path) - 1) * (len(bar) + 2) + 2
@@ -480,7 +473,6 @@ _ALARM = re.compile(r"\bWARN\b|\berror\b|failed|timed out|Traceback", re.IGNOREC
 
 
 def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, glyphs: Glyphs) -> Lines:
-    """Return the results of pairs with the same source, the same destination or the same nodes."""
     here = [e.number for e in model.table.of_node(src.node) if e.kind != "none"]
     there = [e.number for e in model.table.of_node(dst.node) if e.kind != "none"]
     a, b = src.number, dst.number
@@ -519,7 +511,6 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
 
 
 def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
-    """Return a sparkline for each direction and layer with more than one attempt."""
     lines: Lines = []
     for ends in ((src, dst), (dst, src)):
         for layer in (Layer.P2P, Layer.WORLD):
@@ -540,7 +531,6 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
 
 
 def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
-    """Return the attempts at a pair: sparklines, then a table, latest first."""
     all_ends = ((src, dst), (dst, src))
     found = [one for ends in all_ends for layer in pair_layers() for one in model.history(layer, *ends)]
     if not found:
@@ -558,7 +548,6 @@ def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
 
 
 def library_lines(measurements: list[Measurement]) -> Lines:
-    """Return the log lines of the communication library, warnings and errors first."""
     found: dict[str, bool] = {}
     for one in measurements:
         end = ""
@@ -592,7 +581,6 @@ _BYTES = ("_bytes", "port_xmit_data", "port_rcv_data")
 
 
 def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
-    """Return the counter changes on both nodes of a measurement; nothing if there are none."""
     found = model.counters.of(measurement) if measurement is not None else {}
     if measurement is None or not found:
         return []

@@ -49,8 +49,7 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
     def __init__(self, *, ascii_only: bool) -> None:
         # Before the base class, which asks for the labels.
         self._marks = "+-" if ascii_only else "▸▾"
-        #: Keys of the lines that are open.
-        self._open: set[str] = set()
+        self._open: set[str] = set()  #: Keys of the lines that are open.
         self._styles: dict[str, RichStyle] = {}
         super().__init__("", id="topology-tree")
         self.show_root = False
@@ -59,7 +58,6 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
         self.auto_expand = False
 
     def put(self, roots: list[Branch], *, open_path: bool) -> None:
-        """Show lines; ``open_path``: open those of the selected pair, too."""
         here = self.cursor_node.data.key if self.cursor_node is not None and self.cursor_node.data else ""
         self._styles.clear()
         self.clear()
@@ -101,13 +99,11 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
         return self._styles[name]
 
     def action_toggle_node(self) -> None:
-        """Open or close the line of the cursor, or report that nothing is below it."""
         if self.cursor_node is not None and not self.cursor_node.allow_expand:
             self.app.notify("nothing is below this line")
         super().action_toggle_node()
 
     def action_open(self, wanted: bool) -> None:
-        """Open the line of the cursor, or close it; a closed one leads to the one above."""
         node = self.cursor_node
         if node is None:
             return
@@ -187,7 +183,6 @@ class TopologyScreen(TitledScreen):
         self.tree_view.put(self._branches(), open_path=opened)
 
     def action_node(self) -> None:
-        """Show the node of the line; open a line that is of no node."""
         line = self.tree_view.cursor_node
         if line is not None and line.data is not None and line.data.node is not None:
             self.context.open_node(line.data.node)

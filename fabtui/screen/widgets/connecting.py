@@ -28,7 +28,6 @@ _STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FA
 
 
 def inventory_text(record: NodeRecord) -> str:
-    """Return a summary of the inventory of a node; "" if it is not known."""
     value = record.inventory
     if value is None:
         return ""
@@ -48,7 +47,6 @@ def inventory_text(record: NodeRecord) -> str:
 
 
 def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int) -> Lines:
-    """Return the lines of a node: state, inventory or problem, next step."""
     glyph = _STATE_GLYPHS.get(record.state, "…~")[glyphs.plain]
     style = state_style(record.state)
     took = f"{record.since - model.started:6.1f} s" if record.since and record.since >= model.started else " " * 8

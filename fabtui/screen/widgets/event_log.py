@@ -46,11 +46,9 @@ class EventLog(TextLine):
     _model: Model | None = None
     _ellipsis = ""
     _large = False
-    #: Number of lines below the visible ones.
-    _below = 0
+    _below = 0  #: Number of lines below the visible ones.
     _count = 0
-    #: Words that lines of the enlarged log must have; "" shows all.
-    filter = ""
+    filter = ""  #: Words that lines of the enlarged log must have; "" shows all.
 
     def put(self, model: Model, height: int, width: int, ellipsis: str, *, large: bool) -> None:
         """Show the log of a model in a number of lines; ``large``: with a heading, to be scrolled."""
@@ -103,7 +101,6 @@ class EventLog(TextLine):
         self.post_message(self.Filtering())
 
     def action_leave(self) -> None:
-        """Show all lines again, then leave."""
         if self.filter:
             self.filter = ""
             self._show(self.size.height, self.size.width)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import judged_output
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import shown
@@ -25,16 +27,8 @@ from fabtui.screen.widgets.text_line import TargetLine
 #: Style of the number of a finding by its severity.
 SEVERITY_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
 
-
 #: Style of each role of a piece of a line.
-STYLES = {
-    "bad": "bold $error",
-    "warn": "$warning",
-    "note": "$secondary",
-    "name": "bold",
-    "head": HEADING,
-    "dim": MUTED,
-}
+STYLES = {"bad": "bold $error", "warn": "$warning", "note": "$secondary", "name": "bold", "head": HEADING, "dim": MUTED}
 
 
 def styled(lines: Lines) -> Lines:
@@ -57,12 +51,13 @@ def finding_block(one: Finding, width: int, number: int) -> Lines:
     return [*head_lines(one, width, number), *detail_lines(one, width), *steps]
 
 
-def head_lines(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
-    """Return number, title and number of pairs of a finding; the number of the selected one is marked."""
+def head_lines(
+    one: Finding, width: int, number: int, bad: Mapping[Pair, Verdict] | None = None, *, selected: bool = False
+) -> Lines:
     title, pairs = finding_text.placed_title(one), finding_text.pairs_text(one)
-    style = MUTED if one.known else _tone(one)
+    style = MUTED if one.known else _tone(one, bad)
     mark: list[Part] = [(" ", ""), (f" {number}", f"{style} reverse")] if selected else [(f"  {number}", style)]
-    line: list[Part] = [*mark, (" ", ""), *_title_parts(one, title, True)]
+    line: list[Part] = [*mark, (" ", ""), *_title_parts(one, title, style)]
     line += [(f"   {text}", MUTED) for text in (pairs, one.rule.id) if text]
     known = finding_text.known_text(one)
     return stacked([line, *([[(f"      {known}", MUTED)]] if known else [])], width, _INDENT)
@@ -83,16 +78,7 @@ def detail_lines(one: Finding, width: int) -> Lines:
 
 
 def step_lines(command: str, at: int, width: int, *, hint: str | None = None, noted: bool = True) -> Lines:
-    """Return the next step at a place of the list.
-
-    Args:
-        command: The step.
-        at: Its place.
-        width: Width of the lines.
-        hint: What Enter does to it, if it is selected.
-        noted: Whether it is shown in short, or whole with a remark on where it runs if it is selected; texts to copy
-            are whole, without a remark.
-    """
+    """Return a next step; with a ``hint`` it is selected. ``noted``: in short, or with where it runs; else to copy."""
     label = "next" if not at else ""
     text, note = finding_text.step_parts(command)
     behind: Line = [(f" {note}", MUTED)] if note and noted else []
@@ -104,7 +90,6 @@ def step_lines(command: str, at: int, width: int, *, hint: str | None = None, no
 
 
 def output_lines(run: CommandRun, width: int, ellipsis: str, most: int) -> Lines:
-    """Return how a command ended, and at most a number of lines of its output."""
     margin = " " * _INDENT
     if run.end is None:
         return [[(f"{margin}running on {one_line(run.start.node, 60)}{ellipsis}", "bold $warning")]]
@@ -126,7 +111,6 @@ def output_lines(run: CommandRun, width: int, ellipsis: str, most: int) -> Lines
 
 
 def searched_text(one: Finding) -> str:
-    """Return the text of a finding that a filter searches, in lower case."""
     cells: Sequence[str] = [f"{src}>{dst}" for src, dst in one.cells]
     parts = (
         finding_text.title(one),
@@ -144,6 +128,8 @@ def searched_text(one: Finding) -> str:
 _MOST_OPEN, _MOST_WRAPPED = 5, 2
 #: Minimum number of lines of the open finding: title and command.
 _OPEN_LEAST = 2
+#: Number of pairs of a finding whose verdicts give its colour.
+_SAMPLED = 64
 #: Longest beginning of a sentence that has a place before a command.
 _LONGEST_CAUSE = 24
 
@@ -178,7 +164,7 @@ def summary_lines(
     most -= most < len(found) - 1 and most > 0
     places = sorted([here, *[at for at in range(len(found)) if at != here][:most]])
     left = len(found) - len(places)
-    texts = {at: _Brief(at, found[at], findings.domain, width, glyphs, noun) for at in places}
+    texts = {at: _Brief(at, found[at], findings, width, glyphs, noun) for at in places}
     room = height - most - (left > 0 and height > 1)
     marked = pair is not None and pair in found[here].cells
     edge: Part = ("|" if glyphs.plain else "▌", texts[here].tone) if marked else (" ", "")
@@ -199,8 +185,10 @@ def summary_lines(
 class _Brief:
     """A finding in short sentences."""
 
-    def __init__(self, at: int, one: Finding, domain: str, width: int, glyphs: Glyphs, noun: str) -> None:
-        self.tone = MUTED if one.known else _tone(one)
+    def __init__(
+        self, at: int, one: Finding, findings: SessionDiagnosis, width: int, glyphs: Glyphs, noun: str
+    ) -> None:
+        domain, self.tone = findings.domain, MUTED if one.known else _tone(one, findings.tally.bad)
         self._one, self._width, self._glyphs = one, width - 1, glyphs
         self._number: Line = [(f"{at + 1}", self.tone), (" ", "")]
         sentences = () if one.known else finding_text.brief_sentences(one, noun)
@@ -248,7 +236,6 @@ class _Brief:
         return [*title, *causes, *steps, *last[: max(0, room - len(causes))]][:most]
 
     def closed(self, room: int) -> Lines:
-        """Return a line with title and step, or two if there is room for them."""
         title: Line = [(" ", ""), *self._number, *((text, style.removeprefix("bold ")) for text, style in self._title)]
         step, width = finding_text.short_step(next(iter(self._steps), "")), self._width + 1
         if not step or len(plain(title)) + len(step) + 3 <= width:
@@ -260,18 +247,21 @@ class _Brief:
         return [head, clipped(below, width, self._glyphs.ellipsis)] if room > 1 else [head]
 
 
-def _tone(one: Finding) -> str:
-    """Return the style of a finding's number: the verdict of its pairs if they have one, or its severity."""
+def _tone(one: Finding, bad: Mapping[Pair, Verdict] | None = None) -> str:
+    """Return the style of a finding's number: that of most of its ``bad`` pairs in the grid, or of its severity."""
     verdict = Verdict.SLOW if "slowest" in one.facts else one.facts.get("verdict") or one.facts.get("seen")
+    # A lost node has no colour of a verdict.
+    if bad and one.facts.get("state") is None:
+        seen = Counter(filter(None, map(bad.get, islice(one.cells, _SAMPLED))))
+        verdict = next((found for found, _ in seen.most_common(1)), verdict)
     return f"bold {verdict_tone(verdict)}" if isinstance(verdict, Verdict) else SEVERITY_STYLES[one.severity]
 
 
-def _title_parts(one: Finding, title: str, is_open: bool) -> Line:
-    plain_style = MUTED if one.known else "bold" if is_open else ""
-    ends, _ = finding_text.brief_title(one)
+def _title_parts(one: Finding, title: str, tone: str) -> Line:
+    style, (ends, _) = MUTED if one.known else "bold", finding_text.brief_title(one)
     if one.known or not ends or not title.startswith(ends):
-        return [(title, plain_style)]
-    return [(ends, plain_style), (title[len(ends) :], _tone(one))]
+        return [(title, style)]
+    return [(ends, style), (title[len(ends) :], tone)]
 
 
 def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:
@@ -287,7 +277,6 @@ _GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"),
 
 
 def problem_lines(record: NodeRecord, width: int) -> Lines:
-    """Return what went wrong with a node, and what to try; nothing of a node that is fine."""
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
         if text:

@@ -25,10 +25,8 @@ class _Entry:
     keys: str
     label: str
     press: str
-    #: Shown on the narrowest terminal too. Textual's Footer would scroll it out of view.
-    always: bool
-    #: Shown at the right end of the line.
-    right: bool = False
+    always: bool  #: Shown on the narrowest terminal too. Textual's Footer would scroll it out of view.
+    right: bool = False  #: Shown at the right end of the line.
 
     @property
     def width(self) -> int:

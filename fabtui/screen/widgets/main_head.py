@@ -58,10 +58,7 @@ class QuietFact(NamedTuple):
 
 
 def head_line(sentence: Callable[[int | None], Line], facts: Sequence[QuietFact], width: int, glyphs: Glyphs) -> Line:
-    """Return the verdict, which ``sentence`` words for a width, and as many quiet facts as it leaves room for.
-
-    What the verdict reports is shown once.
-    """
+    """Return the verdict for a width, and the quiet facts that fit; what the verdict reports is shown once."""
     rest = [fact._replace(parts=[*fact.further]) if fact.reported else fact for fact in facts]
     line = _head_line(sentence, [fact for fact in rest if fact.parts], width, glyphs)
     if all(words in plain(line) for fact in facts for words in fact.reported):
@@ -103,16 +100,7 @@ def _quiet(facts: Sequence[QuietFact], glyphs: Glyphs) -> Line:
 def quiet_facts(
     model: Model, elapsed: float, now: float, replay: str, glyphs: Glyphs, domain: str = ""
 ) -> list[QuietFact]:
-    """Return what a user may want to know beside the verdict.
-
-    Args:
-        model: The session.
-        elapsed: Its duration (s).
-        now: Its time (s since the epoch).
-        replay: Position in a recording, or "".
-        glyphs: Characters of the screen.
-        domain: DNS domain that all nodes share, which is not shown.
-    """
+    """Return what is shown beside the verdict; ``elapsed`` in s, ``now`` in s since the epoch, ``replay``: position."""
     nodes = len(model.nodes)
     facts = [_lost_fact(model, now, domain)]
     if trend := bad_trend(model, glyphs) if model.watching else []:
@@ -205,10 +193,8 @@ class LayerTabs(TextLine):
 
     DEFAULT_CSS = f"LayerTabs {{ width: auto; min-width: {MIN_TABS}; }}"
 
-    #: Start, end and name of each layer.
-    spans: Sequence[tuple[int, int, Layer]] = ()
-    #: Width of the text.
-    width = 0
+    spans: Sequence[tuple[int, int, Layer]] = ()  #: Start, end and name of each layer.
+    width = 0  #: Width of the text.
 
     def choose(
         self, layer: Layer, layers: list[Layer], width: int, bad: Mapping[Layer, Mapping[Verdict, int]] | None = None

@@ -18,6 +18,7 @@ from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.legends import meanings
 from fabtui.presentation.numbers import percent_text
 from fabtui.screen.grid.navigation import ViewState
+from fabtui.screen.grid.severity_index import FEW_TILE
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Runs, half_style
 
 #: Maximum number of tiles in each direction: with the panel, without it.
@@ -32,7 +33,7 @@ _TEXTS = {CellStyle.GOOD: "o", CellStyle.PARTLY: "_", CellStyle.SKIPPED: "."}
 def _slot(level: int, visible: bool, whole: bool) -> CellStyle:
     """Return the style of a tile; of one that is ``whole``, a single cell, also whether it was tested."""
     if level >= Level.SLOW:
-        return STYLES[level]
+        return CellStyle.FEW if level == FEW_TILE else STYLES[level]
     # Where few pairs are tested, their places mean nothing about the fabric: only what is bad is.
     tested = level > Level.UNTESTED or not whole
     if visible:
@@ -59,8 +60,7 @@ class Minimap(PaintedWidget):
         self._key: tuple[object, ...] = ()
         self._drawn_at = 0.0
         self._title = ""
-        #: Whether each tile is one cell.
-        self._whole = True
+        self._whole = True  #: Whether each tile is one cell.
 
     @property
     def halves(self) -> bool:
@@ -105,7 +105,7 @@ class Minimap(PaintedWidget):
         what = "nodes" if source.axis.of_nodes_alone else "GPUs"
         share = float(view.index.tested.sum()) / max(1, view.index.size * (view.index.size - 1))
         tested = "" if share > 0.99 else f", {percent_text(share)} tested"
-        return f"map: worst of {rows} {self.glyphs.times} {columns} {what} each{tested}"
+        return f"map: {rows} {self.glyphs.times} {columns} {what} each{tested}"
 
     def _lines(self) -> list[Runs]:
         rows, columns = self._visible
@@ -147,14 +147,13 @@ class ColorKey(PaintedWidget):
     """Colors and glyphs with their meanings on one line, drawn with the ramp of the grid."""
 
     DEFAULT_CSS = "ColorKey { height: 1; width: 1fr; }"
-    #: Style, glyph and meaning of each kind of cell.
-    _entries: tuple[tuple[CellStyle, str, str], ...] = ()
+    _entries: tuple[tuple[CellStyle, str, str], ...] = ()  #: Style, glyph and meaning of each kind of cell.
 
     def explain(self, layer: Layer, shown: Collection[int], *, job: JobBoard | None = None) -> None:
         if layer is Layer.JOB and job is not None:
             entries = job.legend(self.glyphs)
         else:
-            found = [*meanings(layer), (CellStyle.PARTLY, "not all tested")]
+            found = [*meanings(layer), (CellStyle.PARTLY, "not all tested"), (CellStyle.FEW, "few pairs bad")]
             entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found if slot in shown)
         if entries != self._entries:
             self._entries = entries

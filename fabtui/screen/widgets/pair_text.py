@@ -39,7 +39,6 @@ def pair_name(source: AxisEntry, target: AxisEntry) -> str:
 
 
 def ends_of(model: Model, source: AxisEntry, target: AxisEntry) -> tuple[str, str] | None:
-    """Return the names of the endpoints of a pair; None if a node has none (yet)."""
     if source.number is None or target.number is None:
         return None
     return str(model.endpoints[source.number]), str(model.endpoints[target.number])
@@ -60,7 +59,6 @@ def why_untested(model: Model, source: AxisEntry, target: AxisEntry, now: float 
 
 
 def link_notes(model: Model, source: AxisEntry, target: AxisEntry) -> list[Part]:
-    """Return the known problems of ports and cables of a pair, and how its ends did with other partners."""
     if (names := ends_of(model, source, target)) is None:
         return []
     partners = one_line(model.suspects.get(names, ""), 300)
@@ -89,14 +87,12 @@ def _item(model: Model, layer: str, measurement: Measurement, glyphs: Glyphs, no
 
 
 def _word(verdict: Verdict, glyphs: Glyphs) -> Part:
-    """Return a verdict in words, in its colour without a fill unless it is ok."""
     if verdict is Verdict.OK:
         return verdict_words(verdict), MUTED
     return f"{glyphs.of_style[style_of(verdict, None)]} {verdict_words(verdict)}", f"bold {verdict_tone(verdict)}"
 
 
 def pair_items(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Line]:
-    """Return the results of a pair, each in few words."""
     items: list[Line] = []
     for layer in measured_key_layers():
         if (found := of_layer(model, layer, source, target)) is not None:
@@ -131,10 +127,7 @@ def pair_head(model: Model, source: AxisEntry, target: AxisEntry) -> Line:
 def pair_notes(
     model: Model, source: AxisEntry, target: AxisEntry, now: float | None = None, *, explained: bool = False
 ) -> list[Line]:
-    """Return what explains the results of a pair: errors, problems of its links, why it was not tested.
-
-    ``explained``: a finding about it has its errors and its tests with other partners.
-    """
+    """Return what explains the results of a pair; ``explained``: a finding has its errors and other tests."""
     lines: list[Line] = []
     found = [of_layer(model, layer, source, target) for layer in measured_key_layers()]
     known = [m for m in found if m is not None]
@@ -161,7 +154,6 @@ def pair_notes(
 
 
 def flowed(items: Iterable[Line], width: int, indent: int = 1, gap: int = 3) -> Lines:
-    """Return items side by side, as many on a line as fit."""
     lines: Lines = []
     for item in items:
         if lines and len(plain(lines[-1])) + gap + len(plain(item)) <= width:
@@ -185,17 +177,11 @@ def change_lines(model: Model, source: AxisEntry, target: AxisEntry) -> list[lis
 
 
 def flaps(model: Model, source: AxisEntry, target: AxisEntry) -> int:
-    """Return the number of recent changes of verdict of a flapping pair, else 0."""
-    names = ends_of(model, source, target)
-    return (
-        0
-        if names is None
-        else max(model.results.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
-    )
+    flapping, names = model.results.flapping, ends_of(model, source, target)
+    return 0 if names is None else max(flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
 
 
 def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Part]:
-    """Return a pair on one line, most important part first."""
     parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
     measurement = of_layer(model, layer if layer in measured_key_layers() else Layer.P2P, source, target)
     if source.number is not None and target.number is not None:
@@ -232,11 +218,11 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
 
 
 def _whole_name(source: AxisEntry, target: AxisEntry) -> str:
-    return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
+    names = (one.node if one.index == "-" else f"{one.node}:{one.index}" for one in (source, target))
+    return one_line(" > ".join(names), 300)
 
 
 def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
-    """Return a pair as plain text for a mail or a ticket."""
     lines = [_whole_name(source, target)]
     if why := why_untested(model, source, target):
         lines.append(f"  {why}")

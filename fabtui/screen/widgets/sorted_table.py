@@ -227,7 +227,6 @@ class SortedTable(Widget, can_focus=True):
         self._go(self.cursor + by)
 
     def action_turn(self, by: int) -> None:
-        """Go to another row, from the last one to the first one and back."""
         self._go((self.cursor + by) % max(1, len(self._rows)))
 
     def action_edge(self, last: bool) -> None:
@@ -246,14 +245,12 @@ class SortedTable(Widget, can_focus=True):
         self.sort_by(self.sorting.column)
 
     def sort_by(self, column: int) -> None:
-        """Sort by a column; reverse the order if it is the current one."""
         if (row := self.selected) is not None:
             self._chosen = row.name
         self.sorting.choose(column)
         self.put(self._unsorted, self._none_text)
 
     def on_click(self, event: events.Click) -> None:
-        """Select the clicked row, or open it if it is selected; sort by the clicked heading."""
         if event.y == 0:
             if (found := heading_at(self._spans, event.x)) is not None:
                 self.sort_by(found)

@@ -17,7 +17,6 @@ _WITHOUT_RESULT = (Verdict.UNTESTED, Verdict.SKIPPED)
 
 
 def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -> Part:
-    """Return the glyph of a cell in the style of its verdict; a blank if it was not tested."""
     cell = model.cell(layer, src, dst)
     if cell.running:
         return glyphs.of_style[CellStyle.RUNNING], "bold $accent"
@@ -33,7 +32,6 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
 
 
 def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], glyphs: Glyphs) -> list[Part]:
-    """Return cells as a row of glyphs, with a blank between nodes."""
     parts: list[Part] = []
     nodes: tuple[str, str] | None = None
     for src, dst in cells:
@@ -84,10 +82,7 @@ TREND_WIDTH = 12
 
 
 def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Part]]:
-    """Return the attempts at a pair as a graph; below it few values, or minimum, median and 99th percentile of many.
-
-    Nothing for one attempt.
-    """
+    """Return two or more attempts at a pair as a graph, and few values, or minimum, median and p99 of many."""
     attempts = model.history(Layer.P2P, src, dst)
     if attempts and attempts[-1].asked_bytes is not None:
         attempts = [one for one in attempts if one.asked_bytes in (None, attempts[-1].asked_bytes)]

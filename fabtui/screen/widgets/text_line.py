@@ -44,13 +44,11 @@ PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
 #: Width of the edges.
 PANEL_EDGES = 3
 
-
 #: Start and end of a heading on its line, and the number of its column.
 Span = tuple[int, int, int]
 
 
 def heading_at(spans: Sequence[Span], x: int) -> int | None:
-    """Return the column whose heading is at a place of the line of headings, or None."""
     return next((at for begin, end, at in spans if begin <= x < end), None)
 
 
@@ -86,7 +84,6 @@ class TargetLines(TextLine):
 
     @property
     def headings(self) -> Headings | None:
-        """Headings of the table among the lines, or None."""
         return next((target for target in self._targets if isinstance(target, Headings)), None)
 
     def put(self, lines: Sequence[TargetLine]) -> None:
@@ -130,8 +127,7 @@ class CellTooltip(TextLine):
         overlay: screen; position: absolute; height: 1; background: $panel; color: $foreground; display: none;
     }
     """
-    #: Position of the mouse.
-    at = (0, 0)
+    at = (0, 0)  #: Position of the mouse.
 
     def put(self, parts: Line, grid: Region) -> None:
         """Show text at the lower edge of the grid, or at the upper edge if the mouse is at the lower one."""

@@ -36,10 +36,7 @@ NARROW = Columns(
 def worst_rows(
     model: Model, axis: Axis, found: Sequence[BadCell], glyphs: Glyphs, *, narrow: bool, messages: bool = True
 ) -> list[TableRow]:
-    """Return rows of bad pairs, given worst first; their names are positions.
-
-    ``narrow``: for the columns `NARROW`, perhaps without messages.
-    """
+    """Return rows of bad pairs, given worst first, by position; ``narrow``: for the columns `NARROW`."""
     rows = []
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
@@ -77,14 +74,12 @@ class WorstPairs(SortedTable):
         context_of(self).request_draw()
 
     def list_pairs(self, model: Model, axis: Axis, found: Sequence[BadCell], none_text: str) -> None:
-        """Show bad pairs, given worst first, or a text if there are none."""
         narrow = self.size.width < _WORDS_FROM
         self.columns = NARROW if narrow else COLUMNS
         self.put(worst_rows(model, axis, found, self._glyphs, narrow=narrow), none_text)
 
     @property
     def chosen(self) -> tuple[int, int] | None:
-        """Position of the pair under the cursor, or None."""
         return None if self.selected is None else self.selected.name
 
     @property
@@ -92,7 +87,6 @@ class WorstPairs(SortedTable):
         return [row.name for row in self._rows]
 
     def select_pair(self, row: int, column: int) -> None:
-        """Move the cursor to a pair of the list."""
         lines = [line for line, one in enumerate(self._rows) if one.name == (row, column)]
         if lines:
             self._go(lines[0])

@@ -1,7 +1,5 @@
 """A job session whose verdicts are scripted, for the commands that print them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -73,7 +71,6 @@ class ScriptedSession:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[JobVerdict | None]:
-    """Verdicts about a job."""
     found: list[JobVerdict | None] = []
 
     @asynccontextmanager

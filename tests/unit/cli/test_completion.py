@@ -1,7 +1,5 @@
 """Shell completion: each shell loads its script and completes commands, options and values."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,7 +45,6 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(program: str, code: str, *argv: str) -> str:
-    """Return what a shell prints for some code."""
     found = shutil.which(program)
     if not found:
         pytest.skip(f"{program} is not installed")

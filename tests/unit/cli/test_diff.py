@@ -1,7 +1,5 @@
 """``fabtui diff`` from its arguments to its exit code."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -36,7 +34,6 @@ def written(recording: str, path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def forms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return one session as a recording, a CSV snapshot and a JSON session, by the ending of the file."""
     folder = tmp_path_factory.mktemp("forms")
     return {"jsonl.gz": FAULTS, **{ending: written(FAULTS, folder / f"s.{ending}") for ending in ("csv", "json")}}
 

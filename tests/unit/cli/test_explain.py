@@ -1,7 +1,5 @@
 """`fabtui explain` as users meet it: what it prints, and what it exits with."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

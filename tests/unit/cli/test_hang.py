@@ -1,17 +1,22 @@
 """`fabtui hang` on scripted verdicts: what it prints, JSON, the user's command, exit codes, wrong arguments."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.cli.commands.hang import job_options
+from fabtui.cli.parser import build_parser
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
+from fabtui.errors import InputError
+from fabtui.scheduler import slurm
+from fabtui.scheduler.base import Allocation
+from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.inquiry import Reply
 from tests.unit.cli.scripted_job import ScriptedSession, script, verdict
 
@@ -155,3 +160,25 @@ def test_ranks_write_dumps_only_after_a_yes(script: Script, capsys: Out, monkeyp
 def test_wrong_arguments(argv: list[str], words: str, capsys: Out) -> None:
     assert entry.main(["hang", *argv]) == 2
     assert words in capsys.readouterr().err
+
+
+def asked(*argv: str) -> SessionOptions:
+    return job_options(build_parser(argv).parse_args(argv))
+
+
+def test_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(ids: Sequence[str], option: str) -> Allocation:
+        placements = {"n060": ("--jobid=4711", "--nodelist=n060")}
+        return Allocation(f"job {ids[0]}", ("n060", "n061"), "squeue", ids[0], placements)
+
+    assert asked("hang").transport == "local"
+    monkeypatch.setattr(slurm, "allocation_of", found)
+    options = asked("hang", "--jobid", "4711")
+    assert (options.hosts, options.transport, options.job) == (("n060", "n061"), "ssh", "4711")
+    assert asked("hang", "--nodes", "n070", "--via", "docker exec -i {node}").transport == "via"
+    with pytest.raises(InputError, match="--pods"):
+        asked("hang", "--pods", "no selector at all")
+    monkeypatch.setenv("LSB_JOBID", "12")
+    monkeypatch.setenv("LSB_MCPU_HOSTS", "n080 8 n081 8")
+    assert asked("hang").hosts == ("n080", "n081")
+    assert asked("hang", "--no-job").transport == "local"

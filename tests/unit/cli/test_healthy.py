@@ -1,7 +1,5 @@
 """`fabtui nodes` as users meet it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

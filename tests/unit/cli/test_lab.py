@@ -1,7 +1,5 @@
 """``fabtui lab`` without root: SSH servers on loopback addresses that stand until they are taken down."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Words that begin with no command: files, jobs of Slurm and nodes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

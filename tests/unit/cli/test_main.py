@@ -1,7 +1,5 @@
 """The command line as a process: what it prints where, and what it exits with."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -17,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from fabtui import exit_status
 from fabtui.cli import main as entry
 from fabtui.cli.commands import app
-from fabtui.cli.parser import COMMANDS, FURTHER, build_parser
+from fabtui.cli.parser import COMMANDS, FURTHER, build_parser, help_of
 from fabtui.config.options import options_of
 from tests.unit.mistakes import mistakes
 
@@ -416,3 +415,16 @@ def test_the_help_has_the_commands_and_options_that_people_use(here: Here, monke
     assert all(f"\n  {name} " in listed for name in (*COMMANDS, *FURTHER))
     wrong = here("help", "nodse")
     assert (wrong.returncode, wrong.stderr.startswith("fabtui: error: unknown command 'nodse'")) == (2, True)
+
+
+LISTED = "exit codes:"
+LISTING = [command for command in ("", *COMMANDS, *FURTHER) if LISTED in help_of(command)[1]]
+CODES = {value for name, value in vars(exit_status).items() if name.isupper()}
+
+
+@pytest.mark.parametrize("command", LISTING)
+def test_the_help_of_a_command_names_codes_of_the_table(command: str) -> None:
+    listed = " ".join(help_of(command)[1].partition(LISTED)[2].split())
+    codes = {int(number) for number in re.findall(r"(?:^|; |, )(\d{1,3}) ", f"{listed} ")}
+    assert codes
+    assert codes <= CODES

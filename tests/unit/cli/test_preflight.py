@@ -1,7 +1,5 @@
 """``fabtui preflight`` from its arguments to its exit code, over nodes that are played."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import io
@@ -33,7 +31,6 @@ def preflight(nodes: FakeNodes, *argv: str) -> int:
 
 
 def script(**results: dict[str, Any]) -> Script:
-    """Return four nodes of two GPUs each, with different probe results of some."""
     names = [f"n06{i}" for i in range(4)]
     wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **results.get(name, {})} for name in names}
     return Script(dict.fromkeys(names, 2), probe_results=wanted)

@@ -1,7 +1,5 @@
 """`fabtui read` as users meet it: what it prints where, and what it exits with."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

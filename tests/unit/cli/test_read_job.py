@@ -1,7 +1,5 @@
 """`fabtui read` on reports of running jobs: the answer first, and the dumps of the ranks of a job as one result."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

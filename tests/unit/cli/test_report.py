@@ -1,7 +1,5 @@
 """`fabtui report`: what it writes where, and what it exits with."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """``fabtui report --svg`` and ``--png``: which files are written, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import shlex
 import stat
@@ -36,18 +34,8 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         --lease 4 --force --transport openssh --host-key-policy strict --remote-python /opt/py --ranks-per-node 2 \
         --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --layers p2p --mode sampled --isolated --bidirectional \
         --collectives alltoall,all_reduce --sizes 1M-4M --ab NCCL_ALGO=Ring,Tree --engine nccl --keep-warm"
-    argv = [
-        *words.split(),
-        "--ssh-config",
-        str(config),
-        "--record",
-        str(record),
-        "--csv",
-        str(csv),
-        "--table",
-        str(table),
-    ]
-    request = asked("run", *argv)
+    files = {"--ssh-config": config, "--record": record, "--csv": csv, "--table": table}
+    request = asked("run", *words.split(), *(str(word) for pair in files.items() for word in pair))
     options = request.options
     assert request.outputs == {"csv": csv, "table": table}
     assert options == SessionOptions(

@@ -1,7 +1,5 @@
 """``fabtui run`` from its arguments to its exit code, over nodes that are played."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

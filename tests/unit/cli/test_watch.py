@@ -1,7 +1,5 @@
 """``fabtui watch`` from its arguments to its file of metrics, over nodes that are played."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The settings file: what holds, what is wrong in it and where, and what beats what."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from pathlib import Path
@@ -19,7 +17,6 @@ from fabtui.errors import InputError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which the settings file of this test lies."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "fabtui").mkdir()
     return tmp_path / "fabtui"

@@ -1,7 +1,5 @@
 """Changes of single settings in a settings file: everything else in it stays as it is."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

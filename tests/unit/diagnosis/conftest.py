@@ -1,7 +1,5 @@
 """A check of every finding that a test of the diagnosis makes: its first command is for what it blames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Wiring, addresses, netmasks and filters of nodes, from what their kernels report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scopes of bad address pairs: what is named needs all of it to be bad, and several peers that show it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

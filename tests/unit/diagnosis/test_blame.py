@@ -1,7 +1,5 @@
 """Components to blame: how many bad pairs it takes, which components are rivals, and what is left to others."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -25,7 +23,6 @@ NODES = "abcdefghijklmnop"
 def results(
     nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "", noise: float = NOISE
 ) -> list[Blame]:
-    """Return the components to blame in a fabric."""
     return [one for one in blamed(*made(nodes, per_node, judge, nic, leaves, noise)) if one is not None]
 
 
@@ -349,7 +346,6 @@ def test_a_slow_nic_is_found_however_widely_the_values_of_others_spread(noise: f
 
 
 def same(*given: str) -> Judge:
-    """The given ordered pairs of nodes (`ab`) are dead, all others are well; opposite ones were not tested."""
     back = {way[::-1] for way in given} - set(given)
     known = dict.fromkeys(given, 0.0) | dict.fromkeys(back)
     return lambda s, d: known.get(s[0] + d[0], 1.0) if off(s, d) else None

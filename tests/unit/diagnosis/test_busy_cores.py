@@ -1,7 +1,5 @@
 """CPU ranks on shared cores: low values by their load are reported as such; what has a common cause is still blamed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable
 
@@ -211,7 +209,6 @@ def test_what_is_over_does_not_explain_what_is_slow() -> None:
 
 
 def within(node: str, *ranks: int) -> list[tuple[str, str]]:
-    """Return the pairs of four ranks of a node of which one is one of some ranks."""
     pairs = itertools.permutations(range(4), 2)
     return [(f"{node}:{a}", f"{node}:{b}") for a, b in pairs if not {a, b}.isdisjoint(ranks)]
 

@@ -1,7 +1,5 @@
 """Collectives over NVLink SHARP: failures of its set-up, values below a ring, and the experiment without it."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -5,8 +5,6 @@ row of `FAULTS`. Behind each door the same rule or entry of the error catalogue 
 fitting command. A rule that logs or outputs of commands show as well needs its fault.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -64,8 +62,6 @@ WARN = "n060:71:93 [3] NCCL WARN "
 
 
 class Pair(NamedTuple):
-    """The error of the only failed pair of a session."""
-
     error: str
     kind: str | None = None
 
@@ -107,7 +103,6 @@ class Fault(NamedTuple):
 
     @property
     def log_of_nccl(self) -> str:
-        """Lines of the log with its first one, or the output."""
         return f"{NCCL_LINE}{self.log}" if self.log else self.output
 
 

@@ -1,7 +1,5 @@
 """Variables that refer to what a node does not have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ def found(value: dict[str, Any], *more: ProbedNode) -> list[Finding]:
 
 
 def titles(variable: str, value: str, **more: Any) -> list[tuple[str, str]]:
-    """Return severity and title of what is found on a node with eight GPUs, mlx5_0 to mlx5_7 and eth0."""
     one = inventory(env={variable: value}, pci_gpus=["x"] * 8, **more)
     return [(str(finding.severity), title(finding)) for finding in found(one)]
 

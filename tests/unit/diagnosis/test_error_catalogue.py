@@ -1,7 +1,5 @@
 """Error catalogue: each form in which libraries print an error is known, causes go before consequences."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

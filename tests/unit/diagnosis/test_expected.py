@@ -1,7 +1,5 @@
 """Facts that differ from what the user expects, and those that are unknown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Experiments about findings: what is planned, and what outcomes do to confidence, evidence and rivals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

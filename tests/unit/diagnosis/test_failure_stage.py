@@ -1,7 +1,5 @@
 """Stages of failures: by source file, by words and numbers; other programs' lines have none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Findings about flows: one of several equal paths that drops, and connections that are limited."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

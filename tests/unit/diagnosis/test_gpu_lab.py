@@ -1,7 +1,5 @@
 """Real NCCL between nodes that share a GPU (`fabtui lab up --gpu`): a planted fault has the same title each time."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import re

@@ -1,7 +1,5 @@
 """Rule FT151: two PCI functions of one connector, of which one carries nothing."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

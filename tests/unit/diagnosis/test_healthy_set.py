@@ -1,7 +1,5 @@
 """The largest healthy set of nodes and endpoints, with planted bad pairs."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time
@@ -44,7 +42,6 @@ def of(model: Model) -> HealthySet:
 
 
 def check(found: HealthySet, bad: set[tuple[str, str]]) -> None:
-    """No pair within the set is bad, and none among the largest set of endpoints."""
     together = {str(end) for end in (*found.endpoints, *found.joining)}
     most = {str(end) for end in found.most}
     assert found.relayed or not any(ends <= together or ends <= most for ends in map(set, bad))

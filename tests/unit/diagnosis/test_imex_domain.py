@@ -1,7 +1,5 @@
 """IMEX: nodes that are not ready, connections that are missing, and versions that differ."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

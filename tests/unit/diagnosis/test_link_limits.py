@@ -1,7 +1,5 @@
 """Rule FT043: classes that are evenly far below the limit of their links."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Time stamps of lines of logs: those of PyTorch have three digits until September and four from October on."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 

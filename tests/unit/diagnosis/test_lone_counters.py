@@ -1,7 +1,5 @@
 """Counters that grow on one node alone are named with the node; any name counts."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 
@@ -35,7 +33,6 @@ def healthy(nodes: str = "abcd") -> Model:
 
 
 def found(model: Model) -> list[Finding]:
-    """Return the findings about counters that a session lists."""
     return [one for one in diagnose(model).findings if one.rule.id.startswith("FT16") or one.rule.id == "FT142"]
 
 

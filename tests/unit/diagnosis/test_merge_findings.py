@@ -1,7 +1,5 @@
 """One list of findings: which are about the same, which one gives the title, and which facts explain which."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

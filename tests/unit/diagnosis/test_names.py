@@ -1,7 +1,5 @@
 """Names that resolve to wrong addresses, slow logins and name services, and the address of rank 0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """MAC addresses and tables of neighbours: duplicates, strangers, old entries, and what healthy networks have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -53,7 +51,6 @@ class Kernels:
             self.learned[node, other, rail] = (text, state)
 
     def cut(self, *ends: tuple[str, str, int]) -> None:
-        """Have what nodes send to addresses of others be lost."""
         self.net.drops = lambda a, r, b, s: (a, b, s) in ends
 
     def found(self) -> list[Finding]:
@@ -63,7 +60,6 @@ class Kernels:
         return [title(one) for one in self.found()]
 
     def preflight(self) -> list[tuple[str, str]]:
-        """Return titles and severities where nothing was tested."""
         self.net.layers = ()
         found = preflight(self.model()).findings
         return [(title(one), str(one.severity)) for one in found if one.rule.id in ("FT236", "FT237", "FT238")]

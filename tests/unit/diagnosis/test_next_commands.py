@@ -1,8 +1,5 @@
 """Commands for what to do next: on which node, about which device, and none where they would show nothing."""
 
-from __future__ import annotations
-
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +24,17 @@ from fabtui.diagnosis.knowledge.next_commands import (
     within_commands,
 )
 from fabtui.diagnosis.merge_findings import in_order
-from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import UNICODE
-from fabtui.presentation.findings import copied_step, finding_text, step_json, step_text
-from fabtui.presentation.wording import plain
-from fabtui.report.contents import document
-from fabtui.report.html import html
-from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import finding_block, summary_lines
+from fabtui.presentation.findings import copied_step, step_json, step_text
 from tests.conftest import replayed
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = Verdict.TIMEOUT
 RECORDINGS = [*sorted(ROOT.glob("recordings/*.jsonl.gz")), *sorted(ROOT.glob("tests/samples/[gs]*/*.jsonl.gz"))]
-DEMO = ROOT / "recordings/h200x4-lab-2x2-faults.jsonl.gz"
 #: Subjects of findings on node ``b``, or with an end there.
 SUBJECTS = (
     Subject(Kind.GPU, "b:0"),
@@ -59,7 +48,6 @@ SUBJECTS = (
 
 
 def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True, **options: Any) -> Model:
-    """Two nodes of two endpoints."""
     model = Model()
     model.apply(SessionStart(nodes=["a", "b"], time=1.0, options=options))
     ends = [
@@ -105,26 +93,7 @@ def test_first_commands_of_recordings_are_for_the_blamed(path: Path) -> None:
     assert diagnose(replayed(path)).all_findings is not None
 
 
-def test_every_door_has_the_same_first_command() -> None:
-    found = diagnose(replayed(DEMO))
-    screen = SessionDiagnosis(found.model)
-    while screen.step(1.0):
-        pass
-    page = html(document(found, ["a"]))
-    for at, (one, saved) in enumerate(zip(found.findings, as_json(found)["findings"], strict=True)):
-        first = str(one.next[0])
-        assert saved["next"][0] == first
-        assert finding_text(one).next[0].startswith(first)
-        assert f"{escape(first)} (lab: runs here)" in page
-        pair = next(iter(one.cells))
-        shown = " ".join(plain(line) for line, place in summary_lines(screen, pair, 400, 40, UNICODE) if place == at)
-        steps = [step for step in one.next if step in shown]
-        assert shown.index(first) == min(shown.index(step) for step in steps)
-        assert first in next(line for line in map(plain, finding_block(one, 400, 1)) if " next " in line)
-
-
 def linked(*indices: int) -> list[dict[str, Any]]:
-    """GPUs with an NVLink each."""
     return [{"index": index, "links": [{"link": 0, "state": "active"}]} for index in indices]
 
 

@@ -1,24 +1,25 @@
 """The checks of vendors' catalogues: each finds its fault, and nothing on a node that is healthy or unknown."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from fabtui.diagnosis.diagnosis import RULES, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge import load
-from fabtui.diagnosis.preflight.checks import ProbeJudgement, latest_preflight
+from fabtui.diagnosis.preflight.checks import ProbeJudgement, latest_preflight, preflight
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.events import InventoryUpdate, PhaseStart, ProbeResult, SessionStart
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import title
 from tests.unit.model.broken_nodes import BROKEN, HEALTHY, Results, blank, gpu, gpus
 
 CHECKS = [rule for rule in RULES if isinstance(rule, ProbeJudgement) and rule.check_name]
 
 
 def fired(results: Results) -> list[str]:
-    """Return the ids of the checks that find something."""
     context = NodeContext(Model(), [ProbedNode("n0", {}, results)])
     return [found.rule.id for rule in CHECKS for found in rule.check(context)]
 
@@ -68,3 +69,26 @@ def test_a_bad_finding_about_a_node_counts_in_the_exit_code(rule: str) -> None:
     model.apply(PhaseStart(name="done", total=0, time=1.0))
     (found,) = (one for one in latest_preflight(model).findings if one.rule.id == rule)
     assert diagnose(model).code == (1 if found.severity is Severity.BAD else 0)
+
+
+def test_a_drained_node_is_a_finding_with_its_reason(make_model: Callable[[], Any]) -> None:
+    maker = make_model().start(["n060", "n061", "n062"]).endpoints({"n060": 1, "n061": 1, "n062": 1})
+    maker.add("look", node="n060", probe="slurm", value={"state": "mixed"})
+    maker.add("look", node="n061", probe="slurm", value={"state": "drained", "reason": "link flaps\x1b[31m"})
+    maker.add("look", node="n062", probe="slurm", value={"state": "down", "reason": "fell off the bus"})
+    found = [one for one in preflight(maker.model()).findings if one.rule.id == "FT330"]
+    assert [(one.nodes, one.severity, title(one)) for one in found] == [
+        (("n062",), Severity.BAD, "down in Slurm: fell off the bus"),
+        (("n061",), Severity.WARN, "drained in Slurm: link flaps[31m"),
+    ]
+    assert found[0].next == ("scontrol show node n062",)
+
+
+def test_leaves_of_slurm_place_endpoints_whose_fabric_is_unknown(make_model: Callable[[], Any]) -> None:
+    maker = make_model().start(["n060", "n061"])
+    maker.add("look", node="n060", probe="slurm", value={"state": "idle", "leaf": "leaf1"})
+    maker.endpoints({"n060": 2, "n061": 2})
+    maker.add("look", node="n061", probe="slurm", value={"state": "idle", "leaf": "leaf2"})
+    model: Model = maker.model()
+    assert model.table.leaves == {0: "leaf1", 1: "leaf1", 2: "leaf2", 3: "leaf2"}
+    assert model.table.class_between("n060:0", "n061:0") == "cross-leaf"

@@ -1,7 +1,5 @@
 """Groups of nodes between which traffic fails: nothing fails within a group, and nearly all between them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """NVLink domains of racks: their pairs are a class, and FT124 to FT126 name what falls out of them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +15,6 @@ ACROSS = [("n0:0", "n1:1"), ("n0:1", "n1:0"), ("n1:1", "n0:0"), ("n1:0", "n0:1")
 
 
 def gpus(make_model: Maker, world: bool = True) -> Any:
-    """Two nodes of two GPUs each on which everything is well."""
     maker = make_model().start(["n0", "n1"])
     ends = [
         {"number": 2 * node + index, "node": f"n{node}", "index": index, "kind": "gpu", "name": "GPU"}

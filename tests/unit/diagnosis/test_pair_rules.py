@@ -1,7 +1,5 @@
 """Rules about pairs: each cause is reported once, the largest first, with the pairs it explains."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 import subprocess
@@ -408,7 +406,6 @@ def loaded(slow: int, passed: int) -> Model:
 
 
 def contention(model: Model) -> tuple[str, int] | None:
-    """Return the severity and the number of slow pairs of the finding of contention."""
     found = [one for one in diagnose(model).findings if one.rule.name == "contention"]
     return (str(found[0].severity), found[0].facts["slow"]) if found else None
 

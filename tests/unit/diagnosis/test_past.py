@@ -1,7 +1,5 @@
 """Past trouble of a session: one finding for intervals that have a time and a component in common."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterable
@@ -89,13 +87,11 @@ class Session:
         return [title(one) for one in diagnose(self.model).findings]
 
     def of(self, *names: str) -> list[tuple[str, str]]:
-        """Return the pairs between nodes with an end on a node, or an end that is an endpoint, of some names."""
         between = [pair for pair in self.all if pair[0][:2] != pair[1][:2]]
         return [pair for pair in between if any(end in names or end[:2] in names for end in pair)]
 
 
 def fail(session: Session, pairs: list[tuple[str, str]]) -> None:
-    """Have pairs time out in tests from 10 to 15 and from 15 to 22 s, and pass at 40 s."""
     session.measured(15.0, pairs[: len(pairs) // 2], Verdict.TIMEOUT, began=10.0)
     session.measured(22.0, pairs[len(pairs) // 2 :], Verdict.TIMEOUT, began=15.0)
     session.measured(40.0, pairs)

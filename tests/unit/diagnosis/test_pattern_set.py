@@ -1,7 +1,5 @@
 """Patterns that are searched all at once: no text that one matches is passed over."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each kind is planted once, into the smaller fabric of two seeds; ``python bench/diagnosis.py`` has 20 seeds of each.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,10 +1,5 @@
 """Preflight: from probe results to findings and to lines of text."""
 
-from __future__ import annotations
-
-import copy
-import json
-import random
 from typing import Any
 
 import pytest
@@ -20,7 +15,7 @@ from fabtui.model.facts.compare import FactTable, PreflightChanges, changes_sinc
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import ASCII, UNICODE
-from fabtui.presentation.findings import as_json, evidence, title
+from fabtui.presentation.findings import evidence, title
 from fabtui.presentation.preflight_lines import chosen_facts, finding_lines, short_lines, table_lines
 from fabtui.presentation.wording import plain
 from tests.unit.model.cluster import clock, host, inventory, memlock, node
@@ -38,7 +33,6 @@ def model_of(*nodes: ProbedNode, lab: str | None = None) -> Model:
 
 
 def of_rules(prefix: str, nodes: list[ProbedNode]) -> list[Finding]:
-    """The findings of the rules whose ids begin so."""
     context = NodeContext(Model(), nodes)
     return [one for rule in rules_of(Domain.NODES) if rule.id.startswith(prefix) for one in rule.findings(context)]
 
@@ -274,7 +268,6 @@ def test_what_moves_by_itself_is_no_change() -> None:
 
 
 def ports(*states: str) -> dict[str, Any]:
-    """Return what ibstat gave of a node with a port for each state."""
     words = {"Active": "LinkUp", "Down": "Polling"}
     found = [
         {
@@ -336,57 +329,6 @@ def test_an_interface_that_leads_nowhere() -> None:
     ]
     assert sockets(nodes[1:2]) == []
     assert sockets([node("a"), node("b")]) == []
-
-
-# -- hostile nodes ----------------------------------------------------------------------------------------------------
-
-RUBBISH: list[Any] = [None, [], {}, "", "x\x1b[2J\u202e", -1, 1 << 70, 0.5, True, [None], [[]], {"a": {}}, "9" * 9999]
-
-
-def mutated(value: Any, draw: random.Random) -> Any:
-    """Return a copy with rubbish in some place."""
-    if not isinstance(value, (dict, list)) or not value or draw.random() < 0.15:
-        return draw.choice(RUBBISH)
-    copied = copy.copy(value)
-    place = draw.choice(list(copied)) if isinstance(copied, dict) else draw.randrange(len(copied))
-    copied[place] = mutated(copied[place], draw)
-    return copied
-
-
-def whole(name: str) -> ProbedNode:
-    """Return a node on which every probe found something."""
-    data = [{"address": "10.0.0.1", "nic": "eth0", "rail": 0, "family": 4}]
-    detail = {"ca": "mlx5_0", "port": 1, "active_mtu": 4096, "lanes": 4, "pkeys": ["0xffff"], "gid_index": 3}
-    return node(
-        name,
-        inventory(host=name, data_addresses=data, pci_gpus=["0000:18:00.0"], env={"NCCL_DEBUG": "INFO"}),
-        host=host(name, network={"port_range": [32768, 60999], "indexes": {"eth0": 2}}),
-        firewall={"input": "drop", "rules": 3},
-        ibstat=ports("Active", "Down"),
-        rdma={"ports": [detail], "nics": [{"interface": "eth0", "pause": {"rx": "on", "tx": "on"}}]},
-        nvlink={"gpus": [{"index": 0, "links": [{"link": 0, "state": "active", "speed": 26.5}]}]},
-        scratch={"own": True, "value": {"used": 3}, "units": {"used": "%"}, "judged": [{"text": "x"}]},
-    )
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("seed", range(40))
-def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
-    draw = random.Random(seed)
-    for _ in range(10):
-        good = whole("b")
-        found, results = dict(good.inventory), {probe: dict(value) for probe, value in good.probe_results.items()}
-        for _ in range(draw.randint(1, 6)):
-            found = mutated(found, draw) if draw.random() < 0.4 else found
-            probe = draw.choice(list(results))
-            results[probe] = mutated(results[probe], draw)
-        found = found if isinstance(found, dict) else {}
-        results = {probe: value if isinstance(value, dict) else {} for probe, value in results.items()}
-        reported = found_on(whole("a"), ProbedNode("b", found, results), whole("c"))
-        lines = [plain(line) for one in reported.findings for line in finding_lines(one, 100, UNICODE)]
-        lines += [plain(line) for line in table_lines(reported.table, chosen_facts(reported.table, True), 100, UNICODE)]
-        assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
-        json.dumps([as_json(one) for one in reported.findings])
 
 
 # -- among the causes of a session ------------------------------------------------------------------------------------
@@ -485,7 +427,6 @@ DSCPS = {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority
 
 
 def roce(name: str, env: dict[str, str] | None = None, **more: Any) -> ProbedNode:
-    """Return a node whose two RoCE ports trust DSCPs and have PFC and ECN for priority 3."""
     start = {"trust": "dscp", "dscp": DSCPS, "pfc": [3], "ecn_np": [3], "ecn_rp": [3, 4], "class": None}
     ports = [{"ca": f"mlx5_{n}", "port": 1, "interface": f"eth{n}", **start, **more} for n in (0, 1)]
     return node(name, inventory(host=name, env=env or {}), rdma={"ports": [], "qos": ports, "conf": {}})

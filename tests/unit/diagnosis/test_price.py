@@ -1,7 +1,5 @@
 """Prices of findings: the cost model, its calibration, and their text in each writer."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +55,6 @@ def fabric(rate: Rate, nodes: int = 6, gpus: int = 2, *, rails: bool = True) -> 
 
 
 def measured(model: Model, value: float, src: str = "all", dst: str = "all", kind: str = "busbw", **extra: Any) -> None:
-    """Add the busbw of a collective over a group."""
     ends = [e for e in model.endpoints if src == "all" or e.node in (src, dst)]
     more = {"ranks": len(ends), "algorithm": "RING/SIMPLE"} | extra
     row = Measurement(Layer(kind), src, dst, Verdict.OK, value, "GB/s", GIB, 3.0, extra=more)

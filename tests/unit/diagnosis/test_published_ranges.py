@@ -1,7 +1,5 @@
 """Published bandwidths: each row is found for its hardware, and no other hardware finds it."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

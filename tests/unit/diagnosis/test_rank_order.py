@@ -1,7 +1,5 @@
 """Orders of nodes against all orders of small cases."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Problems of ports are noted on the pairs concerned, and on no others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +30,6 @@ def maker(make_model: Callable[[], ModelMaker]) -> ModelMaker:
 
 
 def ibstat(node: str, state: str = "Active", physical: str = "LinkUp") -> dict[str, Any]:
-    """Return the look of a node of which the second port is in a state."""
     cas = []
     for n in (0, 1):
         port = {"port": 1, "state": "Active", "physical_state": "LinkUp", "link_layer": "InfiniBand", "rate": 200.0}
@@ -143,23 +140,6 @@ def test_the_rules_behind_doors_with_and_without_endpoints_name_each_other(maker
     assert title(port).endswith(judged.facts["text"])
     assert "FT301" in port.rule.description
     assert "FT103" in judged.rule.description
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"ports": 3, "fabric": {"below": 1, "errors": "x", "leaves": []}},
-        {"ports": [{"ca": "mlx5_1", "port": 1, "link": {"below": 5}, "leaf": 4, "errors": 1}]},
-        {"ports": [], "fabric": {"below": [{"peer": 1, "type": "switch"}], "errors": [{"errors": []}]}},
-    ],
-)
-def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
-    maker.add("look", node="a", probe="ibfabric", value=value)
-    maker.add("look", node="a", probe="ibstat", value={"cas": 7})
-    model = maker.model()
-    assert isinstance(pair_notes(model, "a:1", "b:1"), list)
-    assert isinstance(diagnose(model).findings, list)
 
 
 @pytest.mark.parametrize(("state", "inactive"), [("Active", 0), (None, 0), ("Down", 1), ("Init", 1), ("Polling", 1)])

@@ -1,7 +1,5 @@
 """Rules: ids are unique and documented, and a rule is one declaration away from every front end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -28,7 +26,6 @@ from tests.unit.test_reference import reference_page
 
 @pytest.fixture(autouse=True)
 def rules() -> Iterator[list[Rule[object]]]:
-    """All rules, which a test may add to; rules of modules that are imported meanwhile stay."""
     yield finding.RULES
     finding.RULES[:] = [rule for rule in finding.RULES if type(rule).__module__ != __name__]
 
@@ -47,8 +44,6 @@ def test_every_rule_is_documented(rules: list[Rule[object]]) -> None:
 
 
 class OddLuck(Rule[PairContext]):
-    """Thirteen endpoints or fewer take part."""
-
     id = "FT913"
     name = "odd-luck"
     title = "Few endpoints"
@@ -89,8 +84,6 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
 
 
 class NoNodes(NodeRule):
-    """Any nodes at all."""
-
     id = "FT914"
     name = "nodes"
     title = "There are nodes"

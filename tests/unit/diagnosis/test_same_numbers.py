@@ -1,7 +1,5 @@
 """Prices, published values and earlier sessions: each number is the same behind every door."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import itertools
@@ -12,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.export.formats import schema
 from fabtui.export.json import as_json
 from fabtui.history.entry import entry_of
 from fabtui.history.file import DAY, HistoryWriter, history_file
@@ -146,6 +146,7 @@ def test_a_price_a_published_value_and_the_past_are_the_same(
     recording = state / "session.jsonl.gz"
     shown = " ".join(door(recording, capsys).split())
     value = as_json(diagnose(model_of(recording)))
+    Draft202012Validator(schema("session")).validate(value)
     (priced,) = [one for one in value["findings"] if "price" in one["facts"]]
     price, past = priced["facts"]["price"], priced["recurrence"]
     busbw, without = value_text(price["busbw"]), price["without"]

@@ -1,7 +1,5 @@
 """Differences between two sessions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

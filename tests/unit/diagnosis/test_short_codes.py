@@ -1,7 +1,5 @@
 """Short codes, words and numbers of errors: known ones are explained in every spelling, others are left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.diagnosis.knowledge import load

@@ -1,7 +1,5 @@
 """Sides of faults, and what results have in common: a caller, this machine, a NIC that sends, one of several paths."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules about pairs without a common component, about tapers, and about pairs that only stand out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -109,7 +107,6 @@ def test_the_two_pairs_with_the_slowest_messages_are_notes() -> None:
 
 
 def on_leaves(judge: Judge, leaf_of: str, per_node: int = 2) -> Model:
-    """A fabric whose nodes are known to be on leaf switches."""
     nodes = "abcdef"[: len(leaf_of)]
     model = fabric(nodes, per_node, judge)
     for node, leaf in zip(nodes, leaf_of, strict=True):
@@ -121,7 +118,6 @@ def on_leaves(judge: Judge, leaf_of: str, per_node: int = 2) -> Model:
 
 
 def tapers(model: Model) -> list[tuple[tuple[str, str], float]]:
-    """Return the groups and the share of each taper that is found."""
     found = LeafTaper().findings(PairContext(model, Tally()))
     return [((one.facts["leaf_a"], one.facts["leaf_b"]), one.facts["share"]) for one in found]
 

@@ -1,7 +1,5 @@
 """Differences of the state of nodes: findings by the table of keys, evidence for others, one line for a group."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

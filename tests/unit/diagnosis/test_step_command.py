@@ -1,7 +1,5 @@
 """Next steps as commands: node, words, filters, refusals, and which only read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Judgement of the outputs of next steps."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Carriers of bytes, from counters of faked sysfs trees and from what the library reports."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,6 @@ NCCL_IB = "NET/IB/0/GDRDMA"
 
 
 class Node:
-    """A node with RDMA ports and interfaces as sysfs has them."""
-
     def __init__(self, root: Path, name: str, layer: str = "InfiniBand", driver: str = "mlx5_0") -> None:
         self.root, self.name = root / name, name
         self.layer, self.driver = layer, driver
@@ -40,7 +36,6 @@ class Node:
             file.write_text(f"{count}\n")
 
     def hca(self, sent: int, received: int, name: str = "mlx5_0") -> None:
-        """Set the port's counters, given in bytes: the kernel has words of four."""
         folder = f"infiniband/{name}/ports/1/counters"
         self.write({f"{folder}/port_xmit_data": sent // 4, f"{folder}/port_rcv_data": received // 4})
 
@@ -49,7 +44,6 @@ class Node:
         self.write({f"{folder}/tx_bytes": sent, f"{folder}/rx_bytes": received})
 
     def moved(self) -> dict[str, Any]:
-        """Return the deltas since the last reading."""
         value = Counters(str(self.root)).read(["eth0", "ib0"], time.monotonic() + 300)
         before, self.before = self.before, value
         return deltas(before, value)

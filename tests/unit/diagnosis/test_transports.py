@@ -1,7 +1,5 @@
 """Rules FT040 to FT042: pairs that take a slower path than their hardware allows, and whom they name."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable
@@ -33,7 +31,6 @@ def fabric(
     env: dict[str, dict[str, str]] | None = None,
     **options: Any,
 ) -> Model:
-    """A fabric whose pairs are equally fast over any transport."""
     model = Model()
     model.apply(SessionStart(nodes=list(nodes), time=1.0, options=options))
     for node in nodes:
@@ -57,7 +54,6 @@ def off(src: str, dst: str) -> bool:
 
 
 def of(rule: str, path: Path, *args: Any, **more: Any) -> list[tuple[tuple[Kind, str], int]]:
-    """Return the components and numbers of pairs that a rule names."""
     return [(one.subject, len(one.cells)) for one in found(rule, path, *args, **more)]
 
 

@@ -1,7 +1,5 @@
 """One of several uplinks between two groups of nodes is slow: all slow pairs cross one cut, and others there pass."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Wrong data: a verdict of its own, the worst one, whose finding comes first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations
 from typing import Any

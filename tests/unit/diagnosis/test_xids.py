@@ -1,7 +1,5 @@
 """Xids in a node's kernel log as findings with NVIDIA's action."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.diagnosis.diagnosis import RULES

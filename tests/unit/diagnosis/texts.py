@@ -1,7 +1,5 @@
 """Texts of logs and commands, from ``texts.json``, with what is made of each."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

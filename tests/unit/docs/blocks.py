@@ -1,7 +1,5 @@
 """Code blocks of the documentation, and the commands in them."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shlex
@@ -52,11 +50,9 @@ class Block(NamedTuple):
         return [line for line in joined if line.strip() and not line.lstrip().startswith("#")]
 
     def _joined(self) -> str:
-        """Return the text with continued lines as one."""
         return re.sub(r"\\\n\s*", " ", self.text)
 
     def transcript(self) -> list[tuple[str, str]]:
-        """Return each command of a console block with the output printed below it."""
         parts = re.split(r"^\$ (.*)\n", self._joined(), flags=re.MULTILINE)
         return list(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -67,7 +63,6 @@ def _tokens(name: str) -> list[Token]:
 
 
 def blocks(name: str) -> Iterator[Block]:
-    """Yield the code blocks of a page."""
     reason = ""
     for token in _tokens(name):
         if token.type in ("fence", "code_block"):
@@ -79,7 +74,6 @@ def blocks(name: str) -> Iterator[Block]:
 
 
 def inline_commands(name: str) -> Iterator[str]:
-    """Yield the commands of fabtui between backticks of a page."""
     for token in _tokens(name):
         for child in token.children or ():
             if child.type == "code_inline" and child.content.startswith("fabtui "):

@@ -1,7 +1,5 @@
 """Commands of the documentation run in a shell, and their output compared with the documented one."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The additions of docs/development.md, made in a copy: each is where the page promises."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -84,7 +82,6 @@ def add(root: Path, addition: Addition) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a copy with all additions."""
     root = tmp_path_factory.mktemp("copy")
     for name in ("fabtui", "probes", "themes", "recordings"):
         # With what is compiled, as copies keep their times.

@@ -5,8 +5,6 @@ data, or whose commands cannot run here, has a comment above it with the reason,
 of fabtui in it are parsed all the same.
 """
 
-from __future__ import annotations
-
 import configparser
 import glob
 import json
@@ -50,7 +48,6 @@ READERS: dict[str, Callable[[str], Any]] = {
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that commands of the documentation name."""
     return fill(tmp_path_factory.mktemp("docs"))
 
 
@@ -93,7 +90,6 @@ def check_statement(statement: str) -> None:
 
 
 def check_output(text: str) -> None:
-    """Parse the commands of fabtui among other text."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         try:
             found = [arguments(words) for words in commands(line.removeprefix("$ "))]

@@ -1,7 +1,5 @@
 """Pages of the documentation: all of them are in the navigation, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -16,13 +14,11 @@ PARSER = MarkdownIt().enable("table")
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of the links and pictures of a page."""
     inline = [child for token in PARSER.parse(page.read_text()) for child in token.children or ()]
     return [str(token.attrs[name]) for token in inline for name in ("href", "src") if name in token.attrs]
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that the site makes of the headings of a page."""
     tokens = PARSER.parse(page.read_text())
     titles = [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}

@@ -1,7 +1,5 @@
 """The files that commands of the documentation name: recordings, snapshots, logs and outputs of tools."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -17,7 +15,6 @@ RECORDINGS = {
 
 
 def fill(folder: Path) -> Path:
-    """Write all files into a folder and return it."""
     shutil.copytree(SAMPLES / "docs", folder, dirs_exist_ok=True)
     shutil.copytree(ROOT / "recordings", folder / "recordings")
     for name, copies in RECORDINGS.items():

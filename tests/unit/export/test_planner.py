@@ -1,7 +1,5 @@
 """Bandwidths for planners, read as the published programs index them, and host files of an order."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -40,7 +38,6 @@ def with_groups(model: Model, values: dict[str, float]) -> Model:
 
 
 def planned(model: Model) -> dict[str, Any]:
-    """Return the planner's file, which has to be as its schema describes it."""
     found = as_json(model)
     Draft202012Validator(schema("planner")).validate(json.loads(json.dumps(found)))
     return found
@@ -58,7 +55,6 @@ def uneven() -> Model:
 
 
 def load(path: Path, program: str) -> dict[int, list[Any]]:
-    """Run the loader of the documentation."""
     (code,) = re.findall(r"```python\n(import json.*?)```", (ROOT / "docs/planner.md").read_text(), re.S)
     code = code.replace('"planner.json"', repr(str(path))).replace('["fasop"]', f"[{program!r}]", 1)
     names: dict[str, Any] = {}

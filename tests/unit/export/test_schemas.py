@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterator
@@ -115,7 +113,6 @@ def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker
 
 @functools.cache
 def exported() -> dict[str, Any]:
-    """Return the JSON of a session."""
     return as_json(diagnose(replayed(RECORDINGS[0])))
 
 
@@ -124,7 +121,6 @@ ADDED = {"at_fault", "code", "expected", "job", "meaning", "published", "recurre
 
 
 def as_earlier(value: Any) -> Any:
-    """Return JSON without what later versions added."""
     if isinstance(value, dict):
         return {name: as_earlier(one) for name, one in value.items() if name not in ADDED}
     return [as_earlier(one) for one in value] if isinstance(value, list) else value

@@ -1,7 +1,5 @@
 """Writers of a history that are killed, that write at once, or that run out of disk: the file stays whole."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -45,7 +43,6 @@ def start_writer(path: Path, first: int, most: int) -> subprocess.Popen[str]:
 
 
 def keys(path: Path) -> set[int]:
-    """Return the sessions in a file that is whole."""
     with contextlib.closing(sqlite3.connect(path)) as base:
         assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert base.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -80,7 +77,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Add sessions until there is no more room."""
     for number in itertools.count():
         HistoryWriter(path).add([replace(entry(number % SESSIONS), key=str(number))])
 

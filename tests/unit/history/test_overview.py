@@ -1,7 +1,5 @@
 """``fabtui history``: what stands out, courses, and the same numbers in text, JSON and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

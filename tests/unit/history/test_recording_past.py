@@ -1,7 +1,5 @@
 """A recording that is replayed: sessions before it are known, later ones are not, and no history is needed."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

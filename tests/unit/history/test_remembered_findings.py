@@ -1,7 +1,5 @@
 """Findings of earlier sessions, as a session shows them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The history of a site: recordings that ship go in, and come out by component."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """Changes in the course of a component."""
 
-from __future__ import annotations
-
 import random
 
 from fabtui.history.file import DAY

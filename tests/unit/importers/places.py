@@ -1,7 +1,5 @@
 """Folders of the outputs that tests of `fabtui read` use, and access to its results."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import json
@@ -28,17 +26,14 @@ def index() -> list[dict[str, str]]:
 
 
 def start_of(text: str) -> str:
-    """Return the first lines of a long output."""
     return text if len(text) <= _LONGEST else text[: text.rindex("\n", 0, _LONGEST) + 1]
 
 
 def read_file(name: str, kind: str | None = None) -> Result:
-    """Return what is made of a real sample."""
     return read(Source(name, (REAL / name).read_text(errors="replace")), kind)
 
 
 def of_text(text: str, kind: str | None = None) -> Result:
-    """Return what is made of a text."""
     return read(Source("text", text), kind)
 
 

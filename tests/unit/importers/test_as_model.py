@@ -1,7 +1,5 @@
 """Measurements of a model from read files: the same numbers at the right pairs, nothing invented."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables in documents of users: each number that is printed there is read. The documents are read in place."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ def document(number: str) -> str:
 
 
 def between(text: str, first: str, last: str) -> str:
-    """Return the part of a text from one pattern to another, code fences left out."""
     found = re.search(f"{first}.*?{last}", text, re.S | re.M)
     assert found is not None
     return "".join(line for line in found[0].splitlines(keepends=True) if not line.startswith("```"))

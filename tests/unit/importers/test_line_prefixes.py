@@ -1,7 +1,5 @@
 """Prefixes before each line hide neither a format nor a value: launchers, dates, logging frameworks, mail, colours."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 
@@ -44,7 +42,6 @@ SHORT = {
 
 @functools.cache
 def samples() -> list[tuple[Format, str]]:
-    """Return one output of each format."""
     found: dict[str, tuple[Format, str]] = {}
     packed = set()
     for path in sorted(SAMPLES.rglob("*.*")):

@@ -1,7 +1,5 @@
 """Real outputs, read in place: every file of the tools that only the login node reads gives the values it holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Every real output is recognised as what it is, and read without an exception, by the command as a whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

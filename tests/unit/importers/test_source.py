@@ -1,7 +1,5 @@
 """Sources of texts: files, packed files, folders, pipes and standard input, none of them trusted."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -34,7 +32,6 @@ def test_a_file_and_a_packed_one(tmp_path: Path) -> None:
 
 
 def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """Return a zip archive."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", method) as archive:
         for name, data in members.items():

@@ -1,7 +1,5 @@
 """Lines that a terminal cut at its width are joined where the text is read better so, and only there."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.importers.result import read, unwrapped
@@ -23,7 +21,6 @@ WATCHDOG = "".join(
 
 
 def folded(text: str, width: int, prefix: str = "") -> str:
-    """Return a text as a terminal of this width cuts its lines."""
     return "".join(
         f"{prefix}{line[at : at + width]}\n" for line in text.splitlines() for at in range(0, max(1, len(line)), width)
     )

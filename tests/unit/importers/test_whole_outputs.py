@@ -1,7 +1,5 @@
 """Cases whose output is whole: prefixed, cut off and damaged; what their formats complain of."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

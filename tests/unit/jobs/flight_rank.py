@@ -3,8 +3,6 @@
 Usage: RANK=0 TORCH_NCCL_DEBUG_INFO_PIPE_FILE=STEM TORCH_FR_DUMP_TEMP_FILE=PREFIX python flight_rank.py DUMP
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

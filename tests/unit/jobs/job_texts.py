@@ -1,7 +1,5 @@
 """Logs of a job over four nodes, as Megatron-LM, gpustat and Slurm print them, with invented values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +46,6 @@ def healthy(**changed: str) -> dict[str, str]:
 
 
 def part(path: str, text: str, start: int = 0, modified: float = 1000.0, **more: Any) -> dict[str, Any]:
-    """Return a part of a file as the reader of files does."""
     end = start + len(text.encode())
     return {
         "path": path,

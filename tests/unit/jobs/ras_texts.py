@@ -1,7 +1,5 @@
 """Reports of NCCL RAS: recorded ones, and of other versions with the lines of its source and invented values."""
 
-from __future__ import annotations
-
 from ..probes.places import SAMPLES
 
 

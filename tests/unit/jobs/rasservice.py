@@ -1,7 +1,5 @@
 """A RAS service that answers with recorded reports, in pieces of any size, or misbehaves."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

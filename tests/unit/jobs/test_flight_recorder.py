@@ -1,7 +1,5 @@
 """Flight recorder dumps: recorded ones of NCCL and gloo give their values, and the answers name who is behind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """NCCL Inspector: the late rank is the one whose collectives are short; the one with the least bandwidth waits."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

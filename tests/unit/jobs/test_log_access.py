@@ -1,7 +1,5 @@
 """Files that are read as logs: outputs of other users' jobs, patterns that match too much, hidden files."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Evidence of nodes: names for addresses, what is most likely the cause comes first, and one next command."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers of RAS reports: who is behind, which silence means what, and what RAS cannot see."""
 
-from __future__ import annotations
-
 from fabtui.diagnosis.job.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
 from fabtui.diagnosis.job.who_is_behind import JobPlace, UnmatchedOperation, causes_first, ranks_text, suspects
 from fabtui.nodeset import ranges

@@ -1,7 +1,5 @@
 """Reports of NCCL RAS: every recorded answer and every version gives its values."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Stacks of ranks: equal ones together, the fewest first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,10 +1,6 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, parse_rate
 from tests.unit.mistakes import mistakes
@@ -78,18 +74,3 @@ def test_two_faults_of_one_place_are_refused() -> None:
         parse_faults(["n001=env:A=1", "n001=env:A=1"], SPEC)
     assert len(parse_faults(["n000:1>n001:2=drop", "n001:2>n000:1=drop", "n001=down"], SPEC)) == 3
     assert len(parse_faults(["n001=env:A=1", "n001=env:B=1", "n000=env:A=1", "n001=dead-after:3"], SPEC)) == 4
-
-
-@given(
-    st.text(max_size=60)
-    | st.from_regex(r"n00[0-9](:[0-9])?(>n00[0-9]:[0-9])?=[a-z-]{1,10}(:[0-9kMGiB.]{0,6})?", fullmatch=True)
-)
-def test_any_text_is_faults_or_a_plain_error(text: str) -> None:
-    printed = ""
-    try:
-        (fault,) = parse_faults([text], SPEC)
-    except ValueError as error:
-        printed = str(error)
-    else:
-        assert fault.text == text
-    assert printed.isprintable()

@@ -1,7 +1,5 @@
 """Faults of a standing lab: their syntax, and what each kind does."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from typing import cast
@@ -19,8 +17,6 @@ ROOTLESS = LabSpec((1,) * 4, standing=True)
 
 
 class Wires:
-    """A network that is not there."""
-
     mtu = 9000
     rails = range(2)
 

@@ -37,14 +37,11 @@ def _crashed(error: Exception) -> str:
 
 @contextlib.asynccontextmanager
 async def assistant(*options: str) -> AsyncIterator[Assistant]:
-    """Connect an assistant to a server that was started with some options."""
     async with Client(build_server(door(*options))) as client:
         yield Assistant(client)
 
 
 class Assistant:
-    """Calls tools."""
-
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -72,5 +69,4 @@ class Assistant:
         return text
 
     async def offered(self) -> list[dict[str, Any]]:
-        """Return the tools with everything that the server states about them."""
         return [tool.model_dump() for tool in (await self.client.list_tools(cache_mode="refresh")).tools]

@@ -1,7 +1,5 @@
 """Texts with instructions for an assistant, as a hostile node, job or file would give them for names and messages."""
 
-from __future__ import annotations
-
 import re
 
 from fabtui.sanitize import one_line

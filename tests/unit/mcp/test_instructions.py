@@ -1,7 +1,5 @@
 """Texts with instructions in names, messages and logs: each is quoted as data in an answer, and changes nothing."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -54,7 +52,6 @@ def _written(text: str, path: Path) -> str:
 
 
 def _hostlike(text: str) -> str:
-    """Return a text as a host name of NCCL's log can have it: words alone."""
     return re.sub(r"[^\w.-]+", "-", shown(text)).strip("-")
 
 
@@ -69,7 +66,6 @@ def _recording(text: str, folder: Path) -> str:
 
 
 def _session(text: str) -> list[Event]:
-    """Return a session whose nodes give a text for everything that they name."""
     ends = [Endpoint(at, node, 0, kind="gpu", name=text, rail=0) for at, node in enumerate("ab")]
     port = {"port": 1, "state": "Down", "physical_state": "Polling", "rate": 400.0, "link_layer": "InfiniBand"}
     xid = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 1.5, "last": 1.5, "text": text}
@@ -207,7 +203,6 @@ async def test_a_refusal_has_words_of_a_recording_in_quotes_alone(
 
 
 def _spoken(texts: Sequence[str]) -> Script:
-    """Return nodes of which one gives texts for everything that it names."""
     xids = [{"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "text": text} for text in texts]
     ports = [{"ca": text, "port": 1, "state": "Active"} for text in texts]
     gpus = [{"index": 0, "name": texts[0], "uuid": "GPU-a-0", "processes": [{"pid": 7, "name": texts[1], "user": "a"}]}]

@@ -1,7 +1,5 @@
 """Answers have what was not examined: one that found nothing is not a good one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One fault for each check of the catalogue, as probe results of a node that is healthy otherwise."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any
@@ -37,7 +35,6 @@ def nvlink(**of_first: Any) -> Results:
 
 
 def kernel(kind: str, **more: Any) -> Results:
-    """Return a kernel log with a kind of report."""
     return {"kernel": {"readable": "yes", "counts": [{"kind": kind, "count": 3, "age": 60.0, **more}]}}
 
 
@@ -101,7 +98,6 @@ BROKEN: dict[str, Results] = {
 
 
 def blank(value: Any) -> Any:
-    """Return a value in which every fact is unknown."""
     if isinstance(value, dict):
         return {key: blank(one) for key, one in value.items()}
     return [blank(one) for one in value] if isinstance(value, list) else None

@@ -1,7 +1,5 @@
 """Nodes as probes would have found them, for tests of what is made of that."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cell matrix against the judgement of each single cell."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from pathlib import Path

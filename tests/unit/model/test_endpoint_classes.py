@@ -1,7 +1,5 @@
 """Classes of pairs: by relation, leaf switch, NUMA half and hardware."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -12,7 +10,6 @@ from fabtui.model.places import Places, relations
 
 
 def table(models: dict[str, str], rails: int = 2) -> EndpointTable:
-    """Endpoints of nodes with a GPU model each."""
     found = EndpointTable()
     for node, model in models.items():
         for index in range(rails):
@@ -95,7 +92,6 @@ def test_an_nvlink_domain_parts_pairs_of_nodes_whatever_their_rails_and_leaf_swi
 
 
 def hardware(rates: dict[str, float], models: dict[str, str] | None = None) -> list[list[str]]:
-    """Return the nodes by the hardware that their pairs are compared within."""
     ends = table(models or dict.fromkeys("abcdef"[: len(rates)], "H200"), 1)
     ends.set_rates(rates)
     found: dict[int, list[str]] = {}

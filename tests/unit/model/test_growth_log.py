@@ -1,7 +1,5 @@
 """Growth of counters by phase: what nodes report is not trusted, and what is over is dropped."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabtui.model.events import NodeGrowth, PhaseStart, SessionStart

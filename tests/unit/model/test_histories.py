@@ -1,7 +1,5 @@
 """Histories that a session keeps while it watches: each is bounded, and all of them together are small."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import tracemalloc
@@ -20,8 +18,6 @@ MOST = 3.5e6
 
 
 class Watched:
-    """A session that watches nodes whose pairs break and work again."""
-
     def __init__(self) -> None:
         self.model, self.now = Model(), 1.0
         names = [f"n{number}" for number in range(NODES)]
@@ -48,7 +44,6 @@ class Watched:
             self.model.apply(Measured(measurements=found, time=self.now))
 
     def count(self, number: int) -> None:
-        """Take the counters of all nodes."""
         names = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
         for name in self.names:
             self.now += 0.1
@@ -56,7 +51,6 @@ class Watched:
             self.model.apply(CounterDeltas(node=name, since=self.now - 1, until=self.now, deltas=deltas, time=self.now))
 
     def log(self, number: int) -> None:
-        """Log a line of usual length."""
         text = f"n{number % NODES} was lost: no heartbeat for 10 s; try {number} to reach it again follows now"
         self.model.apply(LogEntry(level="warning", node=self.names[number % NODES], text=text, time=self.now))
 

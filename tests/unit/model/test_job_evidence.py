@@ -1,7 +1,5 @@
 """Evidence about a running job: its history is bounded, by time and by the number of nodes."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Layers: one declaration, from which everything else is derived."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Iterator
@@ -60,7 +58,6 @@ def nodes_with(make_model: Maker, layer: str, values: dict[tuple[int, int], floa
 
 
 def sign(lines: list[str], row: int, column: int) -> str:
-    """Return the sign of a cell of a grid of signs."""
     return lines[2 + row].split(maxsplit=1)[1].replace(" ", "")[column - (column > row)]
 
 

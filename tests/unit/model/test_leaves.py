@@ -1,7 +1,5 @@
 """Leaves: known from probe results alone; pairs of different ones are a separate class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import PairClass
-from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_names, leaf_of, ports_of, walked_leaves
+from fabtui.model.facts.leaf_switches import Port, leaf_names, leaf_of, ports_of, walked_leaves
 from fabtui.model.layers import Layer
 from tests.conftest import ModelMaker
 
@@ -57,7 +55,6 @@ def test_pairs_of_different_leaves_are_of_another_class(maker: ModelMaker) -> No
 
 
 def heard(*ports: tuple[str, str], switch: bool | None = True) -> dict[str, Any]:
-    """Return what LLDP shows: interfaces and the switches behind them."""
     named = [{"interface": nic, "chassis": leaf, "system": f"name of {leaf}", "switch": switch} for nic, leaf in ports]
     return {"source": "lldpctl", "neighbours": named}
 
@@ -167,15 +164,6 @@ def test_ports_of_a_gpu_are_those_of_its_nic(maker: ModelMaker) -> None:
     assert ports_of(replace(model.endpoints[0], nic="mlx5_0", address=None), record) == [Port("mlx5_0", 1)]
     assert ports_of(replace(model.endpoints[0], nic="mlx5_9"), record) == []
     assert ports_of(model.endpoints[0], None) == []
-
-
-@pytest.mark.parametrize("value", [{}, {"ports": 7}, {"ports": [{"leaf": 3}, 5]}, {"fabric": {"leaves": [1]}}])
-def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
-    maker.add("look", node="a", probe="ibfabric", value=value)
-    maker.add("look", node="b", probe="ibfabric", error="failed")
-    model = maker.model()
-    assert model.table.leaves == {}
-    assert isinstance(guids_of(model.nodes["a"]), dict)
 
 
 def test_pairs_across_leaves_are_pairs_within_a_rail(make_model: Callable[[], ModelMaker]) -> None:

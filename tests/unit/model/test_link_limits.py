@@ -1,7 +1,5 @@
 """Theoretical limits of pairs: the minimum along the path that was used, and none where a fact is missing."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,7 +57,6 @@ def node_facts(
 
 
 def put(facts: Any, path: list[str], value: Any) -> None:
-    """Change a fact that has a path."""
     name, *rest = path
     if name == "*":
         for one in facts:

@@ -1,7 +1,5 @@
 """Attempts at pairs: the one that counts, and its verdict."""
 
-from __future__ import annotations
-
 import math
 import random
 from array import array

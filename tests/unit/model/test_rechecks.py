@@ -1,7 +1,5 @@
 """Bad pairs count after the sweep has tested them again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

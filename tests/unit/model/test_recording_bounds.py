@@ -1,7 +1,5 @@
 """Files that are made to exhaust memory or to be waited for are refused in one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The reference of a class: which values are clusters of their own, and how widely a cluster spreads."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from math import exp, sqrt

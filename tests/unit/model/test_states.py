@@ -1,7 +1,5 @@
 """States of nodes: kept once, compared by majority, and what a node may not send."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib
@@ -20,7 +18,6 @@ def sent(facts: Any) -> dict[str, str]:
 
 
 def states(**nodes: Facts) -> States:
-    """Return the states of nodes as a session keeps them, the first one whole."""
     (name, base), *_ = nodes.items()
     kept = {node: packed(facts, name, base if node != name else {}) for node, facts in nodes.items()}
     return States([ProbedNode(node, {}, {PROBE: result}) for node, result in kept.items()], kept)

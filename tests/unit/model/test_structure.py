@@ -1,7 +1,5 @@
 """Structure of a fabric: halves of nodes and groups of nodes, from how much slower pairs are than the best ones."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 
@@ -31,12 +29,10 @@ def made(nodes: str, per_node: int, judge: Judge, spread: float = 0.02) -> tuple
 
 
 def across(a: Endpoint, b: Endpoint, size: int = 4) -> bool:
-    """Return True for pairs between the halves of a node."""
     return a.node == b.node and (a.index < size // 2) != (b.index < size // 2)
 
 
 def groups(nodes: str, judge: Judge, per_node: int = 2, spread: float = 0.02) -> list[str]:
-    """Return the nodes of each group."""
     found: dict[str, dict[str, None]] = {}
     table, ends = made(nodes, per_node, judge, spread)
     for number, group in node_groups(table, ends).items():

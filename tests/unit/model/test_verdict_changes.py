@@ -1,7 +1,5 @@
 """Changes of verdicts, and bad pairs over time."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.model.layers import Layer

@@ -1,7 +1,5 @@
 """Texts that people paste: the right answer to each case of ``tests/samples/pasted``, at each door that reads it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -181,7 +179,6 @@ def put(given: str) -> str:
 
 
 def answer(capsys: Out, *args: str) -> tuple[int, str]:
-    """Return the exit code of a command and all that it prints."""
     code = entry.main([*args])
     out, err = capsys.readouterr()
     return code, out + err

@@ -1,7 +1,5 @@
 """Samples without a fault: no cause in ``explain``, no finding but notes in ``read``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +74,6 @@ REAL_FAULTS = ("nvidia-smi-broken", "torch-failure", "slurmd-log")
 
 
 def healthy() -> Iterator[Path]:
-    """Yield the samples that show no fault."""
     for path in sorted(SAMPLES.rglob("*")):
         listed = FAULTY.get(path.relative_to(SAMPLES).parts[0], set())
         if path.is_file() and path.name != "README.md" and not {"*", path.name} & listed:

@@ -1,7 +1,5 @@
 """Reading is judging: the facts in an output have the findings that a probe gives for the same facts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -134,7 +132,6 @@ JUDGED = [
 
 
 def of(kind: str, text: str) -> Result:
-    """Return the reading of a text that must be of a kind."""
     result = read(Source("pasted.txt", text))
     assert result.kind == kind, (result.kind, result.others)
     return result

@@ -1,7 +1,5 @@
 """Kinds of lines in any program's words: the innermost reason, values before stages, versions, parts and addresses."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

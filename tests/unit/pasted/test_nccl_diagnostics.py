@@ -1,7 +1,5 @@
 """Reports of NCCL about itself, in the words of its source: each has a finding with rank, host and next command."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

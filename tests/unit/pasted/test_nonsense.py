@@ -1,7 +1,5 @@
 """Lines of other programs, and of none: the answer is that they are unknown, never a guess."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

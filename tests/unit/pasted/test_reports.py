@@ -1,7 +1,5 @@
 """Texts of public reports, made again: the first paragraph of the answer names the cause, not the stage."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -16,8 +14,6 @@ REPORTS = SAMPLES / "reports"
 
 
 class Report(NamedTuple):
-    """The right answer to a text."""
-
     first: str  #: Pattern of the first paragraph, across line ends.
     whole: str = ""  #: Pattern anywhere in the answer.
     never: str = "no failure in"  #: Pattern that the answer must not have.

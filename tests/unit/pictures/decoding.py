@@ -1,7 +1,5 @@
 """Pictures as files, and a decoder for their PNG: palette, eight bits, no interlacing."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from typing import Any, NamedTuple
@@ -77,7 +75,6 @@ def busbw_svg(model: Model) -> str:
 
 
 def busbw_png(model: Model) -> bytes:
-    """Return the curves of all collectives as a PNG."""
     return png(busbw_scene(model))
 
 

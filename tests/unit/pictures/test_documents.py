@@ -1,7 +1,5 @@
 """Pictures of two known cases: GPUs that reach their own rail only, and pings over the segments of a cluster."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

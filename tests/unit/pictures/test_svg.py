@@ -1,7 +1,5 @@
 """Pictures as SVG: well-formed, harmless, the same each time, and small."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Timers of Megatron-LM, with and without times, as a timeline of ranks."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Findings in short sentences: title, causes and steps of the side panel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -15,11 +13,11 @@ from fabtui.presentation.findings import brief_sentences, brief_title, short_ste
 @pytest.mark.parametrize(
     ("step", "shown"),
     [
-        ("ssh -F /run/lab/ssh_config n003 ping -c 2 n001", "ssh -F … n003 ping -c 2 n001"),
-        ("ssh -F '/my lab/ssh config' n003 uptime", "ssh -F … n003 uptime"),
+        ("ssh -F /run/lab/ssh_config n003 ping -c 2 n001", "ssh -F ... n003 ping -c 2 n001"),
+        ("ssh -F '/my lab/ssh config' n003 uptime", "ssh -F ... n003 uptime"),
         ("fabtui run --lab 2x2 --lab-fault 'a>b=drop' --lab-fault c=slow --pair 'a>b'",
-         "fabtui run --lab 2x2 --lab-fault … --pair 'a>b'"),
-        ("fabtui run --ssh-config c.conf --nodes n0", "fabtui run --ssh-config … --nodes n0"),
+         "fabtui run --lab 2x2 --lab-fault ... --pair 'a>b'"),
+        ("fabtui run --ssh-config c.conf --nodes n0", "fabtui run --ssh-config ... --nodes n0"),
         ("ssh n003 grep -Fx word file", "ssh n003 grep -Fx word file"),
         ("ssh n003 ip link", "ssh n003 ip link"),
     ],

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fabtui.model.baseline import Baseline
 from fabtui.model.cell_level import Level
 from fabtui.model.events import PhaseStart

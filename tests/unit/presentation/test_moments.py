@@ -1,7 +1,5 @@
 """The verdict sentence at 50 moments of each recording: it contradicts no cell, and names the worst state."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

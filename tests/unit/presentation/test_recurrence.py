@@ -1,25 +1,11 @@
 """Earlier sessions in the text and the JSON of a finding: the same sentence behind each door."""
 
-from __future__ import annotations
-
-from types import MappingProxyType
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.finding import Finding
-from fabtui.export.formats import schema
-from fabtui.export.json import as_json
-from fabtui.importers.session import replayed
 from fabtui.model.records import Recurrence
-from fabtui.model.session_model import Model
-from fabtui.paths import shipped_recordings_folder
-from fabtui.presentation.findings import evidence, ordinal, recurrence_text
-from fabtui.report.contents import document
-from fabtui.report.document import Entry, Shown
-from fabtui.report.summary import summary
+from fabtui.presentation.findings import ordinal, recurrence_text
 
 _DAY = 86400.0
 _FIRST = 1_793_000_000.0
@@ -53,31 +39,3 @@ def test_names_of_a_history_cannot_reach_the_terminal() -> None:
 
 def test_ordinals() -> None:
     assert [ordinal(number) for number in (2, 10, 11, 21, 112)] == ["second", "tenth", "11th", "21st", "112th"]
-
-
-class _AlwaysSeen:
-    """A past in which each finding was seen before."""
-
-    findings: tuple[Any, ...] = ()
-    usual: Any = MappingProxyType({})
-    overview: Any = None
-
-    def about(self, model: Model, finding: Finding) -> Recurrence | None:
-        return _past(times=3, moved="gpu", moved_from="n012:3")
-
-
-def test_the_same_sentence_behind_each_door() -> None:
-    model, _ = replayed(shipped_recordings_folder() / "h200x4-lab-2x2-faults.jsonl.gz")
-    assert not any(one.recurrence for one in diagnose(model).findings)
-    model.past = _AlwaysSeen()
-    found = diagnose(model)
-    sentence = recurrence_text(_past(times=3, moved="gpu", moved_from="n012:3"))
-    assert all(evidence(one)[-1] == sentence for one in found.findings)
-    value = as_json(found)
-    assert {one["recurrence"]["text"] for one in value["findings"]} == {sentence}
-    Draft202012Validator(schema("session")).validate(value)
-    entries = [
-        block for section in document(found, ()).sections for block in section.blocks if isinstance(block, Entry)
-    ]
-    assert sentence in entries[0].evidence
-    assert sentence in summary(found, False, Shown())

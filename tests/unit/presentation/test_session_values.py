@@ -1,7 +1,5 @@
 """Values that a healthy session and a watching one show."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -17,8 +15,6 @@ from fabtui.presentation.wording import plain
 
 
 class _Past:
-    """Earlier sessions with one usual value."""
-
     findings: tuple[Any, ...] = ()
     overview: Any = None
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ast
 import functools
 import re
@@ -26,7 +24,6 @@ SAMPLES: dict[str, Any] = {
 
 
 def templates(rule: Rule[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of all templates of a rule with their specifications."""
     for template in (rule.message, *rule.evidence):
         for section in re.split(r"[\[\]]", template):
             yield from ((name, spec or "") for _, name, spec, _ in string.Formatter().parse(section) if name)

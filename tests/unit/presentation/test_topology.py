@@ -1,7 +1,5 @@
 """The fabric as a tree: what is known is placed, what is unknown stays so, and the path of a pair is marked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.node_faults import NodeFaults
@@ -45,7 +43,6 @@ def tree(model: Model, pair: tuple[str, str] | None = None) -> list[Branch]:
 
 
 def marked(branches: list[Branch]) -> list[str]:
-    """Return the names that are marked as the path."""
     found = []
     for one in branches:
         found += [word for word, style in one.parts if style == ON_PATH]
@@ -111,13 +108,3 @@ def test_a_pair_within_a_node_takes_nvlink() -> None:
     found = marked(tree(sweep_of_two().shadow, ("n000:1", "n000:2"))[-1:])
     assert {"NVLink", "GPU 1", "GPU 2"} <= set(found)
     assert not [name for name in found if name.startswith(("mlx5", "PCIe"))]
-
-
-def test_no_shape_of_probe_results_breaks_the_tree() -> None:
-    for value in (
-        {"matrix": {"rows": 3, "cells": [[1]], "nics": []}},
-        {"matrix": None},
-        {"matrix": {"rows": ["GPU0"]}},
-    ):
-        assert flat(tree(probed(sweep_of_two(), "topology", value)))
-    assert flat(tree(probed(sweep_of_two(), "nvlink", {"gpus": "none"})))

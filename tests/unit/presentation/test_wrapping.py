@@ -1,7 +1,5 @@
 """Columns that are padded, and lines that are cut."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.presentation.wording import plain

@@ -1,7 +1,5 @@
 """Folders of recorded outputs, and synthetic folders like the kernel's."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -11,13 +9,10 @@ REAL = Path(os.environ.get("FABTUI_REAL_SAMPLES") or ROOT / "../shared/samples/r
 
 
 def sample(name: str) -> str:
-    """Return a recorded output."""
     return (SAMPLES / name).read_text()
 
 
 class Tree:
-    """A folder that looks like sysfs."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -43,7 +38,6 @@ class Tree:
         return folder
 
     def nic(self, name: str, device: str | None = None, **values: object) -> None:
-        """Make a network interface."""
         start = {"address": "02:00:00:00:00:01", "operstate": "up", "mtu": 1500, "type": 1}
         self.files(f"class/net/{name}", **{**start, **values})
         if device:

@@ -1,7 +1,5 @@
 """An NVML that is played: GPUs of which each question can be made to fail, as drivers and broken GPUs make them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +16,6 @@ NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, LOST, RESET, UNKNOWN = 3, 4, 1
 
 
 class FabricInfo:
-    """A structure of NVML that it fills."""
-
     def __init__(self) -> None:
         self.clusterUuid = b"\0" * 16
         self.status = 0

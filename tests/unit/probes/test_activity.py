@@ -1,7 +1,5 @@
 """Probe `activity`: ranks, GPUs, NICs and kernel reports, and what is kept between two readings."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

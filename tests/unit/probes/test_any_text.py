@@ -1,6 +1,4 @@
-"""Any text: a parser of a probe and a format never raise, and the result fits into a message."""
-
-from __future__ import annotations
+"""Foreign and long texts: a parser of a probe and a format never raise, and the result fits into a message."""
 
 import functools
 import json
@@ -10,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fabtui.importers import catalogue
 from fabtui_node import protocol
@@ -21,7 +17,6 @@ from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.rdma import port_counters, ports
 from fabtui_node.system import cgroups, drivers, interpreters, machine, rdma_devices, sysfs
 
-from ...effort import examples
 from .places import REAL, SAMPLES
 
 pytestmark = pytest.mark.fuzz
@@ -49,8 +44,6 @@ IP_ADDR = json.dumps(
     [{"ifname": "eth0", "linkinfo": {"info_kind": "veth"}, "addr_info": [{"local": "192.0.2.1", "prefixlen": 24}]}]
 )
 
-numbers = st.sampled_from(["9" * 5000, "-1", "0", "1e999", "nan", "٣", "0x", "\x00", "½", "18446744073709551616"])
-
 
 @functools.cache
 def recorded() -> list[str]:
@@ -58,23 +51,6 @@ def recorded() -> list[str]:
     paths = [path for path in sorted(SAMPLES.rglob("*.*")) if path.suffix in (".txt", ".net", ".json", ".log")]
     paths += [path for path in sorted(REAL.glob("*/*")) if path.is_file()]
     return [path.read_bytes().decode("utf-8", "replace")[:_LONGEST] for path in paths] + more
-
-
-@functools.cache
-def pieces() -> list[str]:
-    return [line for text in recorded() for line in text.splitlines()[:40]]
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> str:
-    """Lines of real outputs, cut, shuffled and with numbers that no one expects."""
-    lines = draw(st.lists(st.sampled_from(pieces()) | st.text(max_size=40), max_size=12))
-    text = draw(st.sampled_from(["\n", "\r\n", " ", ""])).join(lines)
-    for _ in range(draw(st.integers(0, 3))):
-        digit = draw(st.sampled_from("0123456789"))
-        text = text.replace(digit, draw(numbers), 2)
-    start = draw(st.integers(0, 30))
-    return text[start : start + draw(st.integers(0, 5000))]
 
 
 def ends_soon(read: Callable[[str], Any]) -> None:
@@ -105,20 +81,6 @@ def check(name: str, text: str) -> None:
     except Exception as error:
         error.add_note(f"{name} of {text[:2000]!r}")
         raise
-
-
-@given(text=st.text())
-@settings(max_examples=examples(5))
-def test_any_text(text: str) -> None:
-    for name in READERS:
-        check(name, text)
-
-
-@given(text=damaged())
-@settings(max_examples=examples(10))
-def test_damaged_outputs(text: str) -> None:
-    for name in READERS:
-        check(name, text)
 
 
 @each

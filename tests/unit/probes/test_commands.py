@@ -1,7 +1,5 @@
 """Commands on a node: those of its tools, and those that the user runs, with filters, deadline and environment."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

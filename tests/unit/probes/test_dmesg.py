@@ -1,7 +1,5 @@
 """The kernel's log in all the ways it is printed, and what is made of its lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui_node.parsers import dmesg

@@ -1,7 +1,5 @@
 """Probe `flight` on this machine: ranks that write recorded dumps through their FIFO, and ranks that do not."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pickle
@@ -23,8 +21,6 @@ PROGRAM = Path(__file__).parents[1] / "jobs" / "flight_rank.py"
 
 
 class Ranks:
-    """Processes that act like ranks."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         #: Other ranks may run on this machine.

@@ -1,7 +1,5 @@
 """Processes of other users choose nothing that root runs, loads, opens or connects to."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

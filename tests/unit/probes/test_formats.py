@@ -1,7 +1,5 @@
 """Formats of nodes' tools: what no single output shows; outputs with their facts are cases of `fabtui read`."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui_node.parsers.nvidia import fabric_manager_log, smi_table, topo, values

@@ -1,7 +1,5 @@
 """The probes ``gpus`` and ``gpuload`` on a played NVML and a played nvidia-smi."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

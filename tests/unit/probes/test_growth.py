@@ -1,7 +1,5 @@
 """Growth of all counters of a node between two readings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

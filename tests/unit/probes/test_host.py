@@ -1,7 +1,5 @@
 """The probes host, clock and firewall, over folders that look like the kernel's."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket

@@ -1,7 +1,5 @@
 """The probe of the fabric over tools of ours, which print what the real ones printed of a simulated fabric."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from shlex import quote
@@ -38,8 +36,6 @@ GUID = "0x000000000010000f"
 
 
 class Tools:
-    """Tools of infiniband-diags that print given texts."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.own()

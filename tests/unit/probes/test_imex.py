@@ -1,7 +1,5 @@
 """IMEX: the output of nvidia-imex-ctl, and the probe. No output is of real hardware."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Evidence of a node about a running job: kernel reports since its start, the GPUs they mean, variables and logs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

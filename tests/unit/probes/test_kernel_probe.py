@@ -1,7 +1,5 @@
 """The probe ``kernel``: where it reads the log, what it makes of one it may not read, and what is bad in it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ KMSG = f"6,1,5000000,-;usb 1-1: new device\n3,2,900000000,-;{XID}\n SUBSYSTEM=pc
 
 @pytest.fixture(autouse=True)
 def no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command is there, so that no test reads this machine's own log."""
     play(monkeypatch)
 
 

@@ -1,7 +1,5 @@
 """LLDP: texts and JSON of lldpctl, frames of systemd-networkd, and the probe."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

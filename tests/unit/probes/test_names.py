@@ -1,7 +1,5 @@
 """The probes names and master, against name services that answer, fail and hang, and real listeners."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

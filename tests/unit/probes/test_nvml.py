@@ -1,7 +1,5 @@
 """Answers of NVML and nvidia-smi about GPUs: identities, visible devices, errors."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from typing import Any
@@ -13,8 +11,6 @@ from fabtui_node.probes.nvidia import nvml
 
 
 class Library:
-    """Counts how often it is shut down."""
-
     closed = 0
 
     def nvmlShutdown(self) -> None:  # noqa: N802

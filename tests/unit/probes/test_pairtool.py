@@ -1,7 +1,5 @@
 """Tools between two nodes, played by scripts that print what the tools print."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re

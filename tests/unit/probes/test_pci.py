@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fabtui_node.system import pci
 from fabtui_node.system.pci import PciDevice
 

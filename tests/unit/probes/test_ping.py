@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -43,7 +41,6 @@ def sweep(targets: list[dict[str, Any]], deadline: float = 30.0, **args: Any) ->
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
-    """Hide tools from the probe."""
     find = run_command.find
     hidden: Callable[[str], str | None] = lambda name: None if name in missing else find(name)  # noqa: E731
     monkeypatch.setattr(run_command, "find", hidden)
@@ -106,7 +103,6 @@ def test_one_target_asked_for_twice_is_answered_twice() -> None:
 
 
 def tools(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
-    """Put tools of our making before all others."""
     for name, script in scripts.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)

@@ -1,7 +1,5 @@
 """Client of the RAS service on the node: recorded answers in pieces of any size, and services that misbehave."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

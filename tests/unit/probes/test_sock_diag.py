@@ -1,7 +1,5 @@
 """TCP sockets of this machine by netlink."""
 
-from __future__ import annotations
-
 import socket
 
 from fabtui_node.system import sock_diag

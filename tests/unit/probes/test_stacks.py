@@ -1,7 +1,5 @@
 """Stacks of ranks on a node: outputs of py-spy and pystack, the kernel's part, and which process is the rank."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -109,7 +107,6 @@ def test_the_controller_in_a_step_of_the_job_is_no_rank(tmp_path: Path, words: t
 
 @pytest.fixture
 def rank() -> Iterator[int]:
-    """Yield the process id of a rank that sleeps."""
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"],
         env={**os.environ, "RANK": "7"},

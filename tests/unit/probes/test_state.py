@@ -1,7 +1,5 @@
 """The probe ``state``: what it reads here, forms of values that differ by nature, and what never leaves a node."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Probe ``storage``: which files are read, how much of them, and how the result reports the way."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

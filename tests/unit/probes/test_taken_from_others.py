@@ -1,7 +1,5 @@
 """Programs, files, libraries and connections of the node side: each is in the list of SECURITY.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The probe ``topology`` on a played nvidia-smi."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -33,8 +31,6 @@ NIC Legend:
 
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the machine that runs the tests is asked."""
-
     def unavailable() -> None:
         raise nvml.Unavailable("no driver")
 
@@ -160,7 +156,6 @@ def judged(near: str, **p2p: str) -> list[tuple[str, str, str]]:
 
 
 def without_nvlink(text: str, lost: int) -> str:
-    """Return the matrix with one GPU that has no NVLinks."""
     lines = []
     for line in text.splitlines():
         words = line.split("\t")

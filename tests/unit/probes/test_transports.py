@@ -1,7 +1,5 @@
 """The one table of transports, and all that names, colours, limits or judges by it."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabtui.presentation.cell_levels import CellStyle, transport_style

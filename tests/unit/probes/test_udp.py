@@ -1,7 +1,5 @@
 """One-way datagrams and TCP connections between sockets of this machine."""
 
-from __future__ import annotations
-
 import queue
 import socket
 import struct
@@ -37,7 +35,6 @@ class Listening:
         return {row["number"]: row for row in value["rows"]}
 
     def until(self, number: int, small: int, big: int) -> dict[str, Any]:
-        """Return the row of a target as soon as that much arrived."""
         end = time.monotonic() + 10
         while True:
             row = self.count().get(number, {})

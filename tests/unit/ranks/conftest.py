@@ -1,7 +1,5 @@
 """The engines' tests drive rank hosts with the controller of tests/wire."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The CUDA driver of a rank host: it starts before everything else, and its buffers leave memory to the host."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os
@@ -33,13 +31,11 @@ class Libraries:
         return SimpleNamespace(cuInit=self.start, nvmlInitWithFlags=lambda flags: flags)
 
     def start(self, flags: int) -> int:
-        """Be cuInit."""
         self.steps.append(("cuInit", os.environ["CUDA_DEVICE_ORDER"]))
         self.started.set()
         return flags
 
     def load(self, module: str) -> Any:
-        """Be the import of a module that serves."""
         if self.names:
             assert self.started.wait(10)
         return SimpleNamespace(main=lambda config: self.steps.append((module, config["engine"])))

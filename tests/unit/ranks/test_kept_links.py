@@ -1,7 +1,5 @@
 """Links that are kept between tests; in rank hosts with gloo: tests/wire/test_rankhost_gloo.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui_node.ranks.engine import KeptLinks, PairLink

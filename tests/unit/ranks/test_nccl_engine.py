@@ -1,7 +1,5 @@
 """The NCCL engine against a libcuda and a libnccl whose devices are threads: calls, deadlines, checks, faults."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

@@ -1,7 +1,5 @@
 """Collectives, the world layer and pairs both ways, on the devices that are threads."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time
@@ -41,7 +39,6 @@ ALL += [[(2, 0), (3, 1)], [(0, 3), (1, 2)], [(3, 0), (2, 1)]]
 
 @pytest.fixture(scope="module")
 def lasting(fake_gpu: Path) -> Iterator[Controller]:
-    """Ranks for all kinds, one after the other."""
     with Controller() as controller:
         started(controller, fake_gpu)
         yield controller
@@ -49,7 +46,6 @@ def lasting(fake_gpu: Path) -> Iterator[Controller]:
 
 @pytest.fixture(scope="module")
 def corrupting(fake_gpu: Path) -> Iterator[Controller]:
-    """The same, which change what they send."""
     with Controller() as controller:
         started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
         yield controller

@@ -1,7 +1,5 @@
 """Verdicts of two sides, and results of a world that are reported while others are in progress."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Message sizes follow from the rate of answered messages, and a slow link costs no deadline; on a clock of its own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +15,6 @@ MIB = 1 << 20
 
 
 class Clock:
-    """A clock that only transfers advance."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
@@ -45,8 +41,6 @@ class Wire:
 
 
 class Source(PairLink):
-    """The source of a pair over a wire."""
-
     def __init__(self, wire: Wire) -> None:
         super().__init__(0, 1)
         self._wire = wire
@@ -111,8 +105,6 @@ def test_ranks_that_wait_for_a_core_send_whole_messages_in_a_large_world(monkeyp
 
 
 class Group(RankGroup):
-    """One rank of a group whose messages go over a wire."""
-
     def __init__(self, wire: Wire) -> None:
         super().__init__([0, 1, 2], 0)
         self._wire = wire

@@ -1,7 +1,5 @@
 """Process groups meet through a store in Python, which must outlive the call that made it."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import importlib.util
@@ -14,8 +12,6 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 
 class Recorder:
-    """Stands in for the store that the controller keeps."""
-
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
 

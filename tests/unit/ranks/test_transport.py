@@ -1,7 +1,5 @@
 """Lines of NCCL's log, real ones and ones built after NCCL's source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

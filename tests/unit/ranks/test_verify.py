@@ -1,7 +1,5 @@
 """The pattern that GPUs send, how a sample is judged, the layout of collectives and of NCCL's config."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 
@@ -18,7 +16,6 @@ TEST = 7
 
 
 def differs(data: bytes | bytearray, size: int, *earlier: int) -> verify.DataDifference | None:
-    """Return how a message from rank 0 to rank 1 differs from what was sent."""
     blocks = verify.blocks(size)
     return verify.compare(sample(data, blocks), blocks, size, verify.shift(0, 1, TEST), earlier)
 

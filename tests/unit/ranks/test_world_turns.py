@@ -1,7 +1,5 @@
 """Time of the transfers of a world: a slow one leaves the others their turns."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A session whose node names, errors, probe results and files try to be markup, commands or other text."""
 
-from __future__ import annotations
-
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, LogEntry, Measured, NodeState, NodeUpdate, SessionEnd, SessionStart
 from fabtui.model.layers import Layer

@@ -1,7 +1,5 @@
 """Tables of bandwidths by number of GPUs, with and without RDMA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

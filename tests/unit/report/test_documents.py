@@ -1,7 +1,5 @@
 """Reports as HTML and Markdown: whole, the same each time, and harmless with hostile texts."""
 
-from __future__ import annotations
-
 import runpy
 from dataclasses import replace
 from html import escape
@@ -51,7 +49,6 @@ def session(path: Path) -> Model:
 
 
 def shown(*blocks: Block) -> str:
-    """Return the Markdown of some blocks."""
     return markdown(Document("t", (), "v", "ok", (), [Section("s", "s", blocks)], 0))
 
 
@@ -205,7 +202,6 @@ def test_changes_since_an_earlier_session_are_a_section() -> None:
 
 
 def synthetic(nodes: int, results: int | None) -> Model:
-    """Return the end of a synthetic session."""
     made = runpy.run_path(str(ROOT / "bench" / "synthetic.py"))
     model = Model()
     for event in made["events_of"](made["Fabric"](nodes), results, 2000.0):

@@ -1,7 +1,5 @@
 """The grids as text: as wide as there is room, and of nodes where there are many endpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -38,7 +36,6 @@ def fabric(make_model: Maker, nodes: int, each: int, value: float = 350.0) -> An
 
 
 def rows(lines: list[str]) -> dict[str, str]:
-    """The rows by what is at their beginning."""
     return {line.split()[0]: line for line in lines if line.startswith("  n") and line.split()[0] != "numbers:"}
 
 

@@ -1,7 +1,5 @@
 """Hardware in reports: parts at fault with their serial numbers, and the head."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import diagnose

@@ -1,7 +1,5 @@
 """Text of a healthy set: the section of the summary, and the output of `fabtui nodes`."""
 
-from __future__ import annotations
-
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.pairs.tally import Survey

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,8 +25,6 @@ class Terminal(io.StringIO):
 
 
 class FakeFeed(Feed):
-    """A feed that plays events one by one."""
-
     def __init__(self) -> None:
         self.model = Model()
         self.can_test = False
@@ -200,8 +196,6 @@ def test_ranks_are_counted_by_node(make_model: Maker, monkeypatch: pytest.Monkey
 
 
 class Clock:
-    """A clock that a test sets."""
-
     now = 100.0
 
     def monotonic(self) -> float:

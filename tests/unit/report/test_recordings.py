@@ -1,7 +1,5 @@
 """List of recordings: newest first, bad pairs where that is cheap, nothing that is not a recording."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

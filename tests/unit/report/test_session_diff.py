@@ -1,7 +1,5 @@
 """Text of ``fabtui diff``: folded nodes, capped, one table per status."""
 
-from __future__ import annotations
-
 from fabtui.diagnosis.session_diff import session_diff
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart

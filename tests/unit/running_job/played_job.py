@@ -1,7 +1,5 @@
 """Running jobs for tests: values of the probe ``activity``, invented or from recorded samples."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ T0 = 1_795_000_000.0
 
 
 def rank(number: int, gpus: list[int] | None = None, **more: Any) -> dict[str, Any]:
-    """Return a rank that sleeps in a collective."""
     row = {"rank": number, "local_rank": number, "world": 2, "pid": 1040 + number, "name": "python", "job": ""}
     row.update(gpus=[number] if gpus is None else gpus, env={}, state="S", wait="futex_wait_queue")
     return {**row, "cpu": 0.0, "cpu_all": 0.0, "age": 900.0, "files": 0, "written": 0, **more}
@@ -30,8 +27,6 @@ def gpu(number: int, util: float, power: float, nvlink: int | None = 0, **more: 
 
 
 class PlayedJob:
-    """A model that gets a sample each second."""
-
     def __init__(self, nodes: tuple[str, ...] = ("n1",), patience: float = 10.0) -> None:
         self.model = Model()
         self.model.apply(SessionStart(nodes, time=T0))
@@ -40,7 +35,6 @@ class PlayedJob:
         self.seen: list[tuple[float, JobVerdict]] = []
 
     def take(self, node: str, source: str, value: dict[str, Any]) -> None:
-        """Take in a reading at the present time."""
         self.model.apply(JobEvidence(node, source, value, time=T0 + self.now))
 
     def sample(self, ranks: list[dict[str, Any]], gpus: list[dict[str, Any]], node: str = "n1", **more: Any) -> None:
@@ -54,14 +48,12 @@ class PlayedJob:
         return found
 
     def step(self, seconds: float = 1.0) -> JobVerdict:
-        """Note the verdict of now and continue."""
         self.seen.append((self.now, self.verdict))
         self.now += seconds
         return self.seen[-1][1]
 
 
 def recorded(name: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a sample."""
     with gzip.open(SAMPLES / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
         yield from map(json.loads, file)
 

@@ -1,7 +1,5 @@
 """The network of a running job by its sockets: the path that passes nothing, its direction, and what is only slow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,24 +1,37 @@
 """The judge of a running job: every state, from recorded samples and from invented ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankState
 from fabtui.diagnosis.job.judge import job_verdict
-from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult, event_from_line
+from fabtui.export.json import as_json
+from fabtui.export.junit import junit_text
+from fabtui.importers.session import read_session
+from fabtui.model.events import (
+    InventoryUpdate,
+    JobEvidence,
+    NodeState,
+    NodeUpdate,
+    ProbeResult,
+    SessionStart,
+    event_from_line,
+)
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.findings import evidence, title
 from fabtui.presentation.job_board import JobBoard
 from fabtui.report.summary import summary
+from fabtui.session.event_pipeline import Journal
 
 from .played_job import SAMPLES, T0, PlayedJob, gpu, play, rank
 
@@ -34,12 +47,10 @@ def works(job: PlayedJob, seconds: int = 20, gpus: int = 2) -> None:
 
 
 def spins(number: int, job: PlayedJob, **more: Any) -> dict[str, Any]:
-    """Return a rank whose main thread spins in the driver."""
     return rank(number, state="R", wait=None, cpu=job.now, cpu_all=job.now, **more)
 
 
 def sleeps(number: int, wait: str = "futex_wait_queue", **more: Any) -> dict[str, Any]:
-    """Return a rank whose threads all sleep."""
     return rank(number, state="S", wait=wait, cpu=20.0, cpu_all=20.0, **more)
 
 
@@ -54,7 +65,6 @@ def stands(job: PlayedJob, awaited: dict[str, Any], seconds: int = 15, use: floa
 
 @pytest.fixture
 def job() -> PlayedJob:
-    """Return a job of two ranks that has worked for 20 s."""
     played = PlayedJob()
     works(played)
     return played
@@ -614,8 +624,6 @@ def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
 
 
 def ras(counts: dict[int, dict[str, int]], silent: tuple[int, ...] = ()) -> str:
-    """Return an answer of NCCL RAS."""
-
     def place(number: int) -> dict[str, Any]:
         return {"rank": number, "host": "192.0.2.2", "pid": 1040 + number, "cuda_dev": number, "nvml_dev": number}
 
@@ -739,3 +747,40 @@ def test_the_rate_now_is_that_of_the_last_seconds_also_where_a_step_is_longer() 
     assert (nvlink.usual or 0) > 0
     assert (nvlink.values[-1] or 0) > 0
     assert nvlink.now == 0
+
+
+NEXT = "ssh n1 kill -CONT 1041"
+
+
+def events() -> list[JobEvidence | SessionStart]:
+    """Return the events of a session that only observed a job whose rank 1 is stopped."""
+    found: list[JobEvidence | SessionStart] = [SessionStart(["n1"], time=T0)]
+    for second in range(6):
+        rows = [rank(0, state="R"), rank(1, state="T")]
+        value = {"clock": 5.0 + second, "ranks": rows, "gpus": [gpu(0, 100, 126), gpu(1, 0, 124)]}
+        found.append(JobEvidence("n1", "activity", value, time=T0 + second))
+    return found
+
+
+def test_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    path = tmp_path / "job.jsonl.gz"
+    journal = Journal(path)
+    journal.append(events())
+    journal.close()
+    found = diagnose(read_session(str(path)))
+    first = found.all_findings[0]
+    assert (first.rule.id, first.nodes, first.next, str(first.subject.name)) == ("J20", ("n1",), (NEXT,), "n1:1")
+    assert title(first) == "the job on n1 (2 ranks) has been hanging for 0:05 or longer: rank 1 on n1 is stopped"
+    lines = evidence(first)
+    assert lines[0].startswith("GPUs (NVML): GPU of rank 0 waits in a kernel (100 % at 126 W)")
+    assert any(line.startswith("processes (/proc): ") and "rank 1 on n1 is stopped" in line for line in lines)
+    assert found.code == 1
+    assert as_json(found)["findings"][0]["id"] == "J20"
+    assert 'failures="1"' in junit_text(found)
+    assert entry.main(["replay", str(path), "--text"]) == 1
+    text = capsys.readouterr().out
+    assert "J20" in text
+    assert NEXT in text
+    assert entry.main(["explain", "J20"]) == 0
+    assert "running-job-hangs" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """Ports and NVLinks that carry less of a running job than their peers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -82,7 +80,6 @@ def test_nvlinks_that_carry_less() -> None:
 
 
 def pauses(node: str, at: int, second: float) -> float:
-    """A checkpoint of 40 s every 200 s, an evaluation at half of the rate, a data loader that waits."""
     if second % 200 < 40:
         return 0.0
     return 0.5 if second % 300 < 60 else 1 + 0.1 * math.sin(second)

@@ -1,7 +1,5 @@
 """Processes below the node side: how they are found and ended, what they print, which the kernel killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The framing, and messages against their types: what passes, what ends a link, and what a sender refuses."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Commands of schedulers that are played."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ Fake = Callable[[str, str], None]
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Put shell scripts in front of the commands of schedulers."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for name in ("squeue", "sacct", "flux", "kubectl"):
         (tmp_path / name).write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")

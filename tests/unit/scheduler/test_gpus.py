@@ -1,7 +1,5 @@
 """GPUs that jobs hold: which are tested, and how a node learns it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes of jobs from the environment and from the commands of schedulers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 A `Script` holds their faults.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -116,8 +114,6 @@ def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class FakeNodes:
-    """Opens links to the nodes of a script."""
-
     def __init__(self, script: Script) -> None:
         self.script = script
         self.links: dict[str, FakeLink] = {}

@@ -1,9 +1,8 @@
 """Whole sessions over played nodes: running them, and what they come to."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fabtui.model.layers import Layer
@@ -15,7 +14,6 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 
 def p2p_of(model: Model) -> dict[tuple[str, str], Verdict]:
-    """Return the verdicts of the pair layer."""
     return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
 
 
@@ -36,12 +34,17 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
-    """Run a session to its end, and return what it found and the nodes."""
+@asynccontextmanager
+async def played(script: Script, **options: Any) -> AsyncIterator[tuple[LiveFeed, FakeNodes]]:
     feed, nodes = feed_of(script, **options)
     try:
-        async with asyncio.timeout(40):
-            await feed.run()
+        yield feed, nodes
     finally:
         await feed.close()
+
+
+async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
+    """Run a session to its end, and return what it found and the nodes."""
+    async with played(script, **options) as (feed, nodes), asyncio.timeout(40):
+        await feed.run()
     return feed.model, nodes

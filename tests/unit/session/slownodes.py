@@ -61,8 +61,6 @@ class Play(Script):
 
 
 class SlowNodes:
-    """Opens links to the nodes of a play."""
-
     def __init__(self, play: Play) -> None:
         self.play = play
 
@@ -167,15 +165,12 @@ class Meeting:
             self.at[rank].send_report(op="free", id=self.m["id"], rank=rank)
 
     def lose(self, link: SlowLink) -> None:
-        """See the process of one side go."""
         for rank, at in self.at.items():
             if at is not link and self.play.faults.get((rank, sum(self.directions[0]) - rank)) != "absent":
                 self._later(0.05, partial(self.fail, rank, "transfer", "connection closed by remote peer"))
 
 
 class SlowLink(FakeLink):
-    """The node's end of a link."""
-
     def __init__(self, node: str, play: Play) -> None:
         super().__init__(node, play)
         self.play = play
@@ -193,7 +188,6 @@ class SlowLink(FakeLink):
         self._standby: float | None = None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Obey as the supervisor does."""
         kind = message["t"]
         if kind == "spawn":
             self.sent.append(message)
@@ -219,12 +213,10 @@ class SlowLink(FakeLink):
         return asyncio.get_running_loop().time()
 
     def send_report(self, **message: Any) -> None:
-        """Send a message of the rank host."""
         if not self.dead and not self.frozen:
             self._say(**message)
 
     def report(self, m: dict[str, Any], src: int, dst: int, role: str) -> None:
-        """Report one side of a direction that is good."""
         if not self.dead and not self.frozen:
             self._side(m, src, dst, role)
 
@@ -238,7 +230,6 @@ class SlowLink(FakeLink):
 
     @property
     def life(self) -> int:
-        """Number of its process."""
         return self._life
 
     def die(self, life: int | None = None) -> None:
@@ -251,7 +242,6 @@ class SlowLink(FakeLink):
         asyncio.get_running_loop().call_later(self.play.ends, self._queue.put_nowait, exit_)
 
     def freeze(self) -> None:
-        """Stop the rank host."""
         self.frozen = True
         self.deaths += 1
         if self.play.reports_stops:

@@ -1,7 +1,5 @@
 """Findings that the user knows about: in the recording, in the state folder and in the next session."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The search by halves over played nodes: groups side by side, its events, its outcome at every door."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The clock of this machine is set while a session runs: by hand, or by NTP after a suspend."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path
@@ -15,7 +13,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json
 from fabtui.session.feeds.replay import ReplayFeed
 from tests.unit.session.fakenodes import Script
-from tests.unit.session.played import feed_of, p2p_of, until
+from tests.unit.session.played import p2p_of, played, until
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +25,11 @@ async def test_a_clock_that_is_set_changes_no_result(
     """Deadlines and pauses are of the clock that nobody sets; times of events are shown, and order nothing."""
     usual, path, ahead = time.time, tmp_path / "r.jsonl.gz", 0.0
     monkeypatch.setattr(time, "time", lambda: usual() + ahead)
-    feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, takes=0.1), record=path)
-    running = asyncio.create_task(feed.run())
-    try:
+    async with played(Script({"a": 2, "b": 2, "c": 2}, takes=0.1), record=path) as (feed, _):
+        running = asyncio.create_task(feed.run())
         await until(lambda: feed.model.phase.name == "p2p" and bool(feed.model.running))
         ahead = jump
         await asyncio.wait_for(running, 40)
-    finally:
-        await feed.close()
     model = Model()
     for event in read_events(path):
         model.apply(event)

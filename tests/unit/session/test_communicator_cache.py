@@ -1,7 +1,5 @@
 """The cache of communicators: bound, order of release, lost ends."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

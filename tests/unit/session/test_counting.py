@@ -1,7 +1,5 @@
 """Counters read beside the tests of whole sessions over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Deadlines in sequence: with one fault, no layer waits again for what an earlier one has shown."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -13,7 +11,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, run, world_of
+from tests.unit.session.played import p2p_of, played, run, world_of
 
 NODES = {"a": 1, "b": 1, "c": 1}
 PROBES = ("ping", "udp", "p2p", "all_reduce")
@@ -21,7 +19,6 @@ ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 
 
 def requests(nodes: FakeNodes, op: str) -> list[dict[str, Any]]:
-    """Return the requests of a kind that the nodes got, each once."""
     found = [m["m"] for link in nodes.links.values() for m in link.sent if m["t"] == "rank" and m["m"]["op"] == op]
     return list({str(one.get("id", number)): one for number, one in enumerate(found)}.values())
 
@@ -38,7 +35,6 @@ async def cut_off(*pairs: str, **options: Any) -> tuple[Model, FakeNodes]:
 
 
 def confirmation(model: Model) -> list[str]:
-    """Return the evidence of the first finding that comes from experiments."""
     lines = evidence(diagnose(model).findings[0])
     return [line for line in lines if "fresh rank hosts" in line or "experiment" in line]
 
@@ -140,8 +136,7 @@ async def test_wrong_data_that_stays_is_wrong_again_on_fresh_rank_hosts() -> Non
 
 async def test_collectives_that_were_skipped_are_due_when_their_pairs_pass_again() -> None:
     script = Script(NODES, cut={(0, 2)})
-    feed, _ = feed_of(script, timeout=10.0, probes=("p2p", "all_reduce"), keep_warm=True)
-    try:
+    async with played(script, timeout=10.0, probes=("p2p", "all_reduce"), keep_warm=True) as (feed, _):
         async with asyncio.timeout(40):
             await feed.run()
             assert feed._sweep is not None
@@ -149,6 +144,4 @@ async def test_collectives_that_were_skipped_are_due_when_their_pairs_pass_again
             script.cut.clear()
             await feed.retest([("a:0", "c:0")])
             due = {(group.src, group.dst) for _, group in feed._sweep.runner.recovered_groups()}
-    finally:
-        await feed.close()
     assert due == {("a", "c"), ("all", "all")}

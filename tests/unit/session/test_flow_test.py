@@ -1,7 +1,5 @@
 """Flows of suspect pairs of addresses: which are tried, and what becomes of their measurements."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """The search by halves: what it names, that groups are disjoint, and that noise does not lead it astray."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable

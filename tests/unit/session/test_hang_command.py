@@ -1,7 +1,5 @@
 """The user's command for a hang: it gets the report, and is ended with its children after the deadline."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """One node that sends arbitrary messages: the session continues, and what the others measured is complete."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import pkgutil
@@ -55,8 +53,6 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TwistedLink(FakeLink):
-    """A link on which each message is twisted before it is received."""
-
     twist: Callable[[Message], Any]
 
     async def receive(self) -> Message:
@@ -91,7 +87,6 @@ async def _run(twist: Callable[[Message], Any], **options: Any) -> Model:
 
 
 def _others_are_whole(model: Model) -> bool:
-    """Return whether all pairs of the two good nodes were measured and are ok."""
     found = [m for m in model.measurements() if m.layer is Layer.P2P and not {m.src[0], m.dst[0]} & {"c"}]
     return len(found) == 2 and {model.verdict(m) for m in found} == {Verdict.OK}
 

@@ -1,7 +1,5 @@
 """Progress of a job in its logs, as evidence for its verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fabtui.diagnosis.job.logs.job_logs import JobLogs
@@ -20,7 +18,6 @@ def part(path: str, text: str, start: int) -> dict[str, Any]:
 
 
 def report(*pieces: tuple[str, float]) -> JobReport:
-    """Return a job whose log has grown by pieces at some times."""
     logs, at = JobLogs(["n060"]), 0
     for text, when in pieces:
         logs.take("", [part("n060.out", text, at)], when)

@@ -1,7 +1,5 @@
 """Whole sessions over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.endpoints import PairClass, node_of
 from fabtui.model.events import Event, ProbeResult, RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
@@ -22,7 +21,7 @@ from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, run, until, world_of
+from tests.unit.session.played import feed_of, p2p_of, played, run, until, world_of
 
 
 async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> None:
@@ -213,8 +212,7 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
     monkeypatch.setattr(reconnection, "LONGEST", 0.05)
     refused = NodeUnreachable("refused", "port 22 refused")
     script = Script({"a": 2, "b": 2, "c": 2}, tries={"b": [refused]})
-    feed, nodes = feed_of(script)
-    try:
+    async with played(script) as (feed, nodes):
         await feed.run()
         assert feed.model.exit_code == 3
         assert [str(e) for e in feed.model.rows] == ["a:0", "a:1", "b:-", "c:0", "c:1"]
@@ -235,8 +233,6 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
         await until(lambda: feed.model.nodes["b"].state == "lost")
         script.tries["b"] = [None]
         await until(lambda: feed.model.exit_code == 0 and feed.model.nodes["b"].state == "ready")
-    finally:
-        await feed.close()
 
 
 @pytest.mark.slow
@@ -279,7 +275,6 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
 
 
 def _given_ranks(nodes: FakeNodes, node: str) -> set[int]:
-    """Return the indices of the GPUs of a node for which it was to start ranks."""
     inits = [m["m"] for m in nodes.links[node].sent if m["t"] == "rank" and m["m"]["op"] == "init"]
     assert inits
     return {rank["index"] for init in inits for rank in init["ranks"]}
@@ -389,12 +384,9 @@ async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
 
 @pytest.mark.slow
 async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() -> None:
-    feed, nodes = feed_of(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0)
-    try:
+    async with played(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0) as (feed, nodes):
         async with asyncio.timeout(20):
             await feed.run()
-    finally:
-        await feed.close()
     bad = {pair: verdict for pair, verdict in p2p_of(feed.model).items() if verdict is not Verdict.OK}
     assert bad == {("a:1", "b:0"): Verdict.TIMEOUT, ("b:0", "a:1"): Verdict.TIMEOUT}
     latest = feed.model.latest(Layer.P2P, "a:1", "b:0")
@@ -622,30 +614,24 @@ async def test_a_mistake_in_the_model_ends_the_session_and_nobody_waits_for_ever
 async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tmp_path: Path) -> None:
     config = tmp_path / "my config"
     config.touch()
-    feed, nodes = feed_of(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",))
+    async with played(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",)) as (feed, nodes):
 
-    async def refuse(host: str) -> Any:
-        raise NodeUnreachable("auth", f"{host} does not let me in", f"ssh -v {host} true")
+        async def refuse(host: str) -> Any:
+            raise NodeUnreachable("auth", f"{host} does not let me in", f"ssh -v {host} true")
 
-    nodes.open = refuse  # type: ignore[method-assign]
-    try:
+        nodes.open = refuse  # type: ignore[method-assign]
         await feed.run()
-    finally:
-        await feed.close()
     assert feed.model.nodes["a"].hint == f"ssh -F '{config}' -v a true"
 
 
 async def test_a_login_that_fails_without_advice_names_the_command_that_shows_more() -> None:
-    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("ping",))
+    async with played(Script({"a": 1, "b": 1}), probes=("ping",)) as (feed, nodes):
 
-    async def refuse(host: str) -> Any:
-        raise NodeUnreachable("closed", "the ProxyCommand ended before an SSH banner came")
+        async def refuse(host: str) -> Any:
+            raise NodeUnreachable("closed", "the ProxyCommand ended before an SSH banner came")
 
-    nodes.open = refuse  # type: ignore[method-assign]
-    try:
+        nodes.open = refuse  # type: ignore[method-assign]
         await feed.run()
-    finally:
-        await feed.close()
     assert feed.model.nodes["b"].hint == "ssh -v b true"
 
 
@@ -707,15 +693,12 @@ async def test_ranks_without_an_address_name_the_interface_and_what_to_do(invent
 
 
 async def test_what_happens_to_a_node_is_kept_with_its_time() -> None:
-    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("p2p",))
-    try:
+    async with played(Script({"a": 1, "b": 1}), probes=("p2p",)) as (feed, nodes):
         await feed.run()
         link = nodes.links["b"]
         link.on_silence(8.0, 7.5)
         link.on_silence(6.0, 0.5)
         await until(lambda: len(feed.model.intervals.ended) == 2)
-    finally:
-        await feed.close()
     first, second = feed.model.intervals.ended
     assert (first.kind, first.ends, round(first.until - first.since)) == ("silence", ("b",), 8)
     assert first.text == "its processes were stopped, or got no processor"
@@ -723,12 +706,14 @@ async def test_what_happens_to_a_node_is_kept_with_its_time() -> None:
 
 
 async def test_the_end_of_a_rank_host_is_kept_unless_it_was_asked_for_or_a_test_had_failed_in_it() -> None:
-    feed, nodes = feed_of(Script({"a": 1, "b": 1}, takes=0.3), probes=("p2p",), layers=("p2p",), keep_warm=True)
+    async with played(Script({"a": 1, "b": 1}, takes=0.3), probes=("p2p",), layers=("p2p",), keep_warm=True) as (
+        feed,
+        nodes,
+    ):
 
-    def end(name: str, number: int) -> None:
-        nodes.links[name]._queue.put_nowait({"t": "exit", "code": None, "signal": number, "stderr": ""})
+        def end(name: str, number: int) -> None:
+            nodes.links[name]._queue.put_nowait({"t": "exit", "code": None, "signal": number, "stderr": ""})
 
-    try:
         await feed.run()
         end("b", 11)
         await until(lambda: len(feed.model.intervals.ended) == 1)
@@ -740,7 +725,32 @@ async def test_the_end_of_a_rank_host_is_kept_unless_it_was_asked_for_or_a_test_
         nodes.links["a"]._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
         end("a", 9)
         await until(lambda: len(feed.model.intervals.ended) == 2)
-    finally:
-        await feed.close()
     texts = [one.text for one in feed.model.intervals.ended]
     assert texts == ["the rank host of b ended with signal 11", "the rank host of a ended with signal 9"]
+
+
+UUID = "9f3c1a52-0000-4000-8000-0000000000a1"
+
+
+def fabric(gpus: int, clique: int) -> dict[str, Any]:
+    state = {"state": "completed", "status": "success", "cluster": UUID, "clique": clique}
+    return {"gpus": {"gpus": [{"index": index, "fabric": state} for index in range(gpus)]}}
+
+
+async def test_a_rack_of_18_trays_is_tested_by_permutations_of_its_gpus() -> None:
+    trays = {f"t{number:02}": 4 for number in range(18)}
+    script = Script(trays, probe_results={tray: fabric(4, 1) for tray in trays})
+    model, _ = await run(script, mode="quick", probes=("gpus", "p2p"), layers=("p2p",))
+    pairs = set(p2p_of(model))
+    assert len(pairs) == 2 * 2 * 72, "both directions of two permutations"
+    assert all(node_of(src) != node_of(dst) for src, dst in pairs)
+    assert {model.table.class_between(*pair) for pair in pairs} == {PairClass.SAME_DOMAIN}
+    assert model.exit_code == 0
+
+
+async def test_racks_side_by_side_are_tested_between_them_along_the_rails() -> None:
+    trays = {f"t{number}": 2 for number in range(4)}
+    script = Script(trays, probe_results={tray: fabric(2, at // 2) for at, tray in enumerate(trays)})
+    model, _ = await run(script, mode="quick", probes=("gpus", "p2p"), layers=("p2p",))
+    classes = {model.table.class_between(*pair) for pair in p2p_of(model)}
+    assert classes == {PairClass.SAME_DOMAIN, PairClass.SAME_RAIL}

@@ -1,7 +1,5 @@
 """The world layer in whole sessions over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from pathlib import Path

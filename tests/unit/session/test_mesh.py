@@ -1,7 +1,5 @@
 """Targets of the mesh, and the measurements of their answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

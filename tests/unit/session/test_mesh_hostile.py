@@ -1,7 +1,5 @@
 """Nodes that answer the mesh with anything, or not at all: every target gets its row, and nothing breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random
@@ -33,8 +31,6 @@ JUNK: list[Any] = [None, True, -1, 3, 1e308, float(2**70), "", "x\x1b[2J" * 50, 
 
 
 class HostileNode:
-    """A node whose probes give anything."""
-
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.ended = asyncio.Event()

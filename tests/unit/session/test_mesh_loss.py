@@ -1,7 +1,5 @@
 """Loss in the mesh: only a second loss counts, as a machine that stalls for a moment loses packets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A running job is observed beside the tests: passive probes only, and what they show is in the session."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from fabtui.session.running_job import job_session, observer
 from fabtui.transport.link import NodeUnreachable
 from fabtui_node import registry
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, run, until
+from tests.unit.session.played import played, run, until
 
 
 def activity(node: str, states: dict[int, str]) -> dict[str, Any]:
@@ -87,16 +85,13 @@ async def test_a_read_only_session_observes_and_watches_without_tests() -> None:
     """Nodes without a rank are looked at now and then, as a job may start."""
     script = busy()
     script.busy = set()
-    feed, nodes = feed_of(script, **session_changes({"read_only": True}))
-    try:
+    async with played(script, **session_changes({"read_only": True})) as (feed, nodes):
         async with asyncio.timeout(40):
             await feed.run()
             before = len(feed.model.job.samples("a"))
             feed.watch(True)
             await until(lambda: len(feed.model.job.samples("a")) > before)
             await feed.ask_job()
-    finally:
-        await feed.close()
     assert not feed.model.watching
     assert feed.model.job.nodes == ["a", "b"]
     # A node without a rank shows nothing of a job.
@@ -139,13 +134,10 @@ async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
     monkeypatch.setattr(observer, "job_verdict", lambda _: verdict)
     monkeypatch.setattr(observer, "_ALL_RECORDED", 0.7)
     path = tmp_path / "x.jsonl.gz"
-    feed, _ = feed_of(busy(), record=path)
-    try:
+    async with played(busy(), record=path) as (feed, _):
         async with asyncio.timeout(40):
             await feed.run()
             await until(lambda: len(feed.model.job.samples("a")) >= 40)
-    finally:
-        await feed.close()
     kept = [event for event in read_events(path) if isinstance(event, JobEvidence) and event.source == "activity"]
     assert 2 < len(kept) < 30
 
@@ -159,16 +151,13 @@ async def test_costly_samples_of_a_job_that_is_well_are_rare(
     monkeypatch.setattr(observer, "job_verdict", lambda _: verdict)
     script = busy()
     script.probe_results["a"]["activity"]["cost"] = 0.5
-    feed, _ = feed_of(script)
-    try:
+    async with played(script) as (feed, _):
         async with asyncio.timeout(40):
             await feed.run()
             await until(lambda: bool(feed.model.job.samples("a")))
             before = len(feed.model.job.samples("a"))
             await asyncio.sleep(1.5)
             more = len(feed.model.job.samples("a")) - before
-    finally:
-        await feed.close()
     assert more < most
     assert state is JobState.MOVES or more > 5
 

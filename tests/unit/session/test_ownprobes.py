@@ -1,7 +1,5 @@
 """Probes of the user's own: found and never run here, shipped, run on the nodes, and skipped when broken."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import grp

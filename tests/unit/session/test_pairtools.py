@@ -1,7 +1,5 @@
 """External tools: the ends they measure between, and the values of their output."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A read-only session sends passive probes to its nodes, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Measurements from unvalidated node messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Costs of a fault: restarts of rank hosts, and sides of pairs that wait for a deadline without success."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

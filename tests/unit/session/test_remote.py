@@ -1,7 +1,5 @@
 """Open probes of a node whose link ends."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from typing import Any
@@ -58,8 +56,6 @@ async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print
 
 
 class TakingLink(GoneLink):
-    """A link that takes everything."""
-
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[dict[str, Any]] = []

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import base64
 import ipaddress
@@ -17,7 +15,6 @@ from fabtui.transport.link import LinkLost
 
 
 def _store() -> StoreServer:
-    """Return a store with tests of three ranks on two nodes."""
     store = StoreServer()
     for number in (1, 2, 3):
         members = {4: StoreMember("a", "10.0.0.1"), 5: StoreMember("b", "10.0.0.2"), 6: StoreMember("b", "10.0.0.3")}
@@ -234,7 +231,6 @@ async def test_ended_tests_are_remembered_in_little_memory() -> None:
 
 
 def _gloo(address: bytes, family: int = 2, name: bytes = b"host") -> bytes:
-    """Return what gloo publishes: host name and address with their sizes, and two numbers."""
     where = struct.pack("<H", family) + (b"\0\0" if family == 2 else bytes(6)) + address
     sizes = struct.pack("<Q", len(name)) + name + struct.pack("<Q", 136)
     return sizes + where.ljust(136, b"\0") + bytes(16)

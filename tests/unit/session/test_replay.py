@@ -1,7 +1,5 @@
 """Replay: seek in both directions, next and previous change of a verdict, speed, pause."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -61,7 +59,6 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 def seconds(feed: ReplayFeed) -> int:
-    """Number of seconds played: the log has a line for each, beside those about changed verdicts."""
     return sum(entry.text.startswith("second ") for entry in feed.model.log)
 
 

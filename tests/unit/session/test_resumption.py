@@ -1,7 +1,5 @@
 """Sessions that were cut short continue with what is left, in a recording that replays the whole."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter
@@ -68,7 +66,6 @@ async def resumed(path: Path, out: Path, script: Script) -> tuple[Model, FakeNod
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording of a session that was not cut."""
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl.gz"
     asyncio.run(run(Script(dict(NODES)), record=path))
     return path

@@ -1,7 +1,5 @@
 """The storage check of a session: who reads when, and what is reported."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -24,8 +22,6 @@ class Pump:
 
 
 class Readers:
-    """Nodes that note how many of them read at the same time."""
-
     def __init__(self, bad: dict[str, str]) -> None:
         self.bad = bad
         self.reading = 0

@@ -1,7 +1,5 @@
 """Sessions whose process is suspended for a while, over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 
@@ -12,14 +10,12 @@ from fabtui.model.session_model import Model
 from fabtui.session import reconnection, watch
 from fabtui.session.feeds.live import LiveFeed
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, until
+from tests.unit.session.played import feed_of, p2p_of, played, until
 
 NOTE = "this machine slept, or fabtui was stopped or got no processor, for 20 s"
 
 
 class Clock:
-    """A clock that can be put forward."""
-
     def __init__(self) -> None:
         self.ahead = 0.0
         self._usual = reconnection.clock
@@ -37,7 +33,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def sleep(clock: Clock, nodes: FakeNodes, *lost: str) -> None:
-    """Play 20 s of sleep, in which the links of some nodes end."""
     clock.ahead += 20.0
     for name in lost:
         nodes.links[name].lose("lease", "the node side ended itself: no heartbeat for 10 s")
@@ -55,10 +50,9 @@ def notes(model: Model) -> int:
 
 @pytest.mark.parametrize("lost", ["", "ab", "abc"])
 async def test_a_sleep_in_the_first_sweep_blames_no_node_and_gives_no_verdict(clock: Clock, lost: str) -> None:
-    feed, nodes = feed_of(Script({"a": 2, "b": 2, "c": 2}, takes=0.1))
-    seen = states_of(feed)
-    running = asyncio.create_task(feed.run())
-    try:
+    async with played(Script({"a": 2, "b": 2, "c": 2}, takes=0.1)) as (feed, nodes):
+        seen = states_of(feed)
+        running = asyncio.create_task(feed.run())
         await until(lambda: feed.model.phase.name == "p2p" and bool(feed.model.running))
         sleep(clock, nodes, *lost)
         await asyncio.wait_for(running, 40)
@@ -70,14 +64,11 @@ async def test_a_sleep_in_the_first_sweep_blames_no_node_and_gives_no_verdict(cl
         assert not feed.model.untested
         assert feed.model.exit_code == 0
         assert not [line for line in feed.model.log if line.level == "error"]
-    finally:
-        await feed.close()
 
 
 async def test_a_sleep_while_nothing_is_tested_starts_no_test(clock: Clock) -> None:
-    feed, nodes = feed_of(Script({"a": 2, "b": 2}))
-    seen = states_of(feed)
-    try:
+    async with played(Script({"a": 2, "b": 2})) as (feed, nodes):
+        seen = states_of(feed)
         await feed.run()
         earlier = dict(nodes.links)
         sleep(clock, nodes, "a", "b")
@@ -90,8 +81,6 @@ async def test_a_sleep_while_nothing_is_tested_starts_no_test(clock: Clock) -> N
         await feed.sweep()
         assert nodes.links["a"].pairs == 5, "the sweep that is asked for has both nodes"
         assert feed.model.exit_code == 0
-    finally:
-        await feed.close()
 
 
 async def test_watching_goes_on_after_a_sleep(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

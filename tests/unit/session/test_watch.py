@@ -1,8 +1,7 @@
 """Watch mode over played nodes."""
 
-from __future__ import annotations
-
 import asyncio
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,12 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
 from fabtui.session import watch
-from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import measurement_runner
 from fabtui.session.measure.measurement_runner import shared_deadline
 from fabtui.session.node_client import NodeClient
 from fabtui.session.watch import RankHostReplacement, Round, is_suspect, rate_for
-from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, until
+from tests.unit.session.fakenodes import Script
+from tests.unit.session.played import p2p_of, played, until
 
 
 def _model(count: int, **bad: Any) -> Model:
@@ -107,8 +105,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "IDLE", 0.05)
 
 
-def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
-    return feed_of(script, **{"watch_rate": 100.0, **options})
+_played = functools.partial(played, watch_rate=100.0)
 
 
 def _attempts(model: Model) -> int:
@@ -117,9 +114,8 @@ def _attempts(model: Model) -> int:
 
 @pytest.mark.usefixtures("quick")
 async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(tmp_path: Path) -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}), record=tmp_path / "r.jsonl.gz")
-    model = feed.model
-    try:
+    async with _played(Script({"a": 2, "b": 2}), record=tmp_path / "r.jsonl.gz") as (feed, nodes):
+        model = feed.model
         await feed.run()
         assert model.exit_code == 0
         assert {link.spawns for link in nodes.links.values()} == {1}
@@ -138,8 +134,6 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
         done = _attempts(model)
         await asyncio.sleep(0.1)
         assert _attempts(model) == done
-    finally:
-        await feed.close()
     kinds = [(e.kind, isinstance(e, Watching) and e.on) for e in read_events(tmp_path / "r.jsonl.gz")]
     assert ("watch", True) in kinds
     assert ("watch", False) in kinds
@@ -149,9 +143,8 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
 async def test_slow_with_fewer_ctas_counts_only_if_it_is_slow_without_that_limit() -> None:
     gpus = [{"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in range(4)]
     script = Script({"a": 4}, inventory={"a": {"gpus": gpus}})
-    feed, nodes = _feed(script)
-    model = feed.model
-    try:
+    async with _played(script) as (feed, nodes):
+        model = feed.model
         await feed.run()
         script.rates[(0, 1)] = [1e9, 50e9]
         feed.watch(True)
@@ -160,8 +153,6 @@ async def test_slow_with_fewer_ctas_counts_only_if_it_is_slow_without_that_limit
         assert {model.verdict(m) for m in model.history(Layer.P2P, "a:0", "a:1")} == {Verdict.OK}
         script.rates[(0, 1)] = 1e9
         await until(lambda: model.log[-1].text.startswith("a:0 > a:1 p2p: slow"))
-    finally:
-        await feed.close()
     asked = [m["m"]["ctas"] for m in nodes.links["a"].sent if m["t"] == "rank" and m["m"]["op"] == "pair"]
     assert set(asked) == {0, 16}
     latest = model.latest(Layer.P2P, "a:2", "a:3")
@@ -173,9 +164,8 @@ async def test_slow_with_fewer_ctas_counts_only_if_it_is_slow_without_that_limit
 @pytest.mark.usefixtures("quick")
 async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -> None:
     script = Script({"a": 2, "b": 2})
-    feed, _ = _feed(script)
-    model = feed.model
-    try:
+    async with _played(script) as (feed, _):
+        model = feed.model
         await feed.run()
         feed.watch(True)
         await until(lambda: _attempts(model) >= 12 * 2)
@@ -186,15 +176,11 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
         script.silent.clear()
         await until(lambda: (Layer.P2P, "a:0", "b:1") in model.results.flapping)
         assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timed out") for line in model.log)
-    finally:
-        await feed.close()
     assert model.exit_code == 0, "a session that is left while it watches ends as any other"
     assert not model.watching
 
 
 class _First(set[Any]):
-    """A set that has a member the first times it is asked for it."""
-
     def __init__(self, member: object, times: int) -> None:
         super().__init__()
         self._member, self._left = member, times
@@ -211,9 +197,8 @@ async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before
     what: str, member: object, times: int
 ) -> None:
     script = Script({"a": 1, "b": 1})
-    feed, _ = _feed(script)
-    model = feed.model
-    try:
+    async with _played(script) as (feed, _):
+        model = feed.model
         await feed.run()
         feed.watch(True)
         setattr(script, what, _First(member, times))
@@ -221,8 +206,6 @@ async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before
         await until(lambda: any(line.text == doubt for line in model.log))
         tested = _attempts(model)
         await until(lambda: _attempts(model) >= tested + 2)
-    finally:
-        await feed.close()
     assert {one.verdict for one in model.history(Layer.P2P, "a:0", "b:0")} == {Verdict.OK}
 
 
@@ -230,13 +213,10 @@ async def test_a_pair_that_fails_once_while_it_is_watched_is_tested_again_before
 async def test_a_dead_pair_has_a_part_of_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shared_deadline(timeout, 0.3) for timeout in (60.0, 5.0, 2.0)] == [18.0, 3.0, 2.0]
     monkeypatch.setattr(measurement_runner, "LEAST_DEADLINE", 0.2)
-    feed, nodes = _feed(Script({"a": 1, "b": 1}, silent={(0, 1)}), timeout=1.0)
-    try:
+    async with _played(Script({"a": 1, "b": 1}, silent={(0, 1)}), timeout=1.0) as (feed, nodes):
         await feed.run()
         feed.watch(True)
         await until(lambda: _attempts(feed.model) >= 8)
-    finally:
-        await feed.close()
     deadlines = [m["m"]["deadline"] for m in nodes.links["a"].sent if m["t"] == "rank" and m["m"]["op"] == "pair"]
     assert deadlines[-1] == pytest.approx(0.3)
     assert feed.model.exit_code == 1
@@ -245,9 +225,8 @@ async def test_a_dead_pair_has_a_part_of_the_deadline(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> None:
-    feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
-    model = feed.model
-    try:
+    async with _played(Script({"a": 2, "b": 2}, takes=0.02)) as (feed, _):
+        model = feed.model
         await feed.run()
         feed.watch(True)
         await until(lambda: model.phase.name == "watch" and _attempts(model) > 14)
@@ -259,15 +238,12 @@ async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> No
         assert "p2p" in phases
         done = _attempts(model)
         await until(lambda: _attempts(model) > done + 4 and model.phase.name == "watch")
-    finally:
-        await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2, "c": 2}))
-    model = feed.model
-    try:
+    async with _played(Script({"a": 2, "b": 2, "c": 2})) as (feed, nodes):
+        model = feed.model
         await feed.run()
         feed.watch(True)
         await until(lambda: _attempts(model) > 34)
@@ -282,8 +258,6 @@ async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
         await until(lambda: _attempts(model) > done + 30)
         assert model.watching
         assert model.nodes["c"].state == "lost"
-    finally:
-        await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
@@ -291,9 +265,8 @@ async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch:
     # As if a library had not survived a fault of the network: only a new process helps.
     monkeypatch.setattr(watch, "PAUSE", 0.05)
     script = Script({"a": 1, "b": 1, "c": 1, "d": 1})
-    feed, nodes = _feed(script)
-    model = feed.model
-    try:
+    async with _played(script) as (feed, nodes):
+        model = feed.model
         await feed.run()
         feed.watch(True)
         await until(lambda: _attempts(model) >= 12 * 2)
@@ -302,8 +275,6 @@ async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch:
         await until(lambda: nodes.links["b"].spawns > spawns)
         script.silent.clear()
         await until(lambda: set(p2p_of(model).values()) == {Verdict.OK})
-    finally:
-        await feed.close()
     lines = [(line.node, line.text) for line in model.log if "replaced" in line.text]
     assert set(lines) == {("b", "its rank host no longer reached any other node; it is replaced")}
     assert {nodes.links[name].spawns for name in "acd"} == {2}
@@ -332,20 +303,17 @@ def test_rank_hosts_are_replaced_in_growing_pauses_and_not_for_one_bad_peer() ->
 async def test_addresses_that_did_not_reach_each_other_are_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MESH_INTERVAL", 0.1)
     script = Script({"a": 1, "b": 1, "c": 1}, lost={("10.0.0.1", "10.0.0.2")})
-    feed, nodes = _feed(script, probes=("ping", "udp", "p2p"), layers=("p2p",))
+    async with _played(script, probes=("ping", "udp", "p2p"), layers=("p2p",)) as (feed, nodes):
 
-    def udp() -> set[tuple[str, str]]:
-        return {(m.src, m.dst) for m in feed.model.addresses.pairs(Layer.UDP) if m.verdict is not Verdict.OK}
+        def udp() -> set[tuple[str, str]]:
+            return {(m.src, m.dst) for m in feed.model.addresses.pairs(Layer.UDP) if m.verdict is not Verdict.OK}
 
-    try:
         await feed.run()
         assert udp() == {("a", "b")}
         asked = [len([m for m in nodes.links[name].sent if m.get("name") == "udp"]) for name in "abc"]
         script.lost.clear()
         feed.watch(True)
         await until(lambda: not udp())
-    finally:
-        await feed.close()
     now = [len([m for m in nodes.links[name].sent if m.get("name") == "udp"]) for name in "abc"]
     assert [b > a for a, b in zip(asked, now, strict=True)] == [True, True, False], "nothing but that pair"
 
@@ -356,12 +324,11 @@ async def test_addresses_are_tested_as_soon_as_pairs_of_their_nodes_begin_or_cea
 ) -> None:
     monkeypatch.setattr(watch, "MESH_LOOK", 0.05)
     script = Script({"a": 1, "b": 1, "c": 1})
-    feed, nodes = _feed(script, probes=("ping", "udp", "p2p"), layers=("p2p",))
+    async with _played(script, probes=("ping", "udp", "p2p"), layers=("p2p",)) as (feed, nodes):
 
-    def asked(name: str) -> int:
-        return len([m for m in nodes.links[name].sent if m.get("name") == "ping"])
+        def asked(name: str) -> int:
+            return len([m for m in nodes.links[name].sent if m.get("name") == "ping"])
 
-    try:
         await feed.run()
         before = {name: asked(name) for name in "abc"}
         feed.watch(True)
@@ -370,8 +337,6 @@ async def test_addresses_are_tested_as_soon_as_pairs_of_their_nodes_begin_or_cea
         failing = asked("a")
         script.silent.clear()
         await until(lambda: asked("a") > failing)
-    finally:
-        await feed.close()
     assert asked("c") == before["c"], "nothing but that pair of nodes"
 
 
@@ -382,12 +347,11 @@ async def test_collectives_that_were_bad_are_tested_again_and_their_finding_is_w
     monkeypatch.setattr(watch, "GROUPS_INTERVAL", 0.05)
     monkeypatch.setattr(watch, "LONGEST", 0.2)
     script = Script({"a": 2, "b": 2, "c": 2, "d": 2}, sharp={"b"})
-    feed, _ = _feed(script)
+    async with _played(script) as (feed, _):
 
-    def bad() -> set[tuple[str, str]]:
-        return {(m.src, m.dst) for m in feed.model.measurements(Layer.BUSBW) if m.verdict is not Verdict.OK}
+        def bad() -> set[tuple[str, str]]:
+            return {(m.src, m.dst) for m in feed.model.measurements(Layer.BUSBW) if m.verdict is not Verdict.OK}
 
-    try:
         await feed.run()
         assert {("a", "b"), ("b", "c"), ("b", "d")} <= bad()
         assert any("all_reduce" in title(one) for one in feed.diagnosis().findings)
@@ -397,8 +361,6 @@ async def test_collectives_that_were_bad_are_tested_again_and_their_finding_is_w
         await until(lambda: not bad())
         feed.watch(False)
         await until(lambda: feed.model.exit_code is not None)
-    finally:
-        await feed.close()
     found = feed.diagnosis()
     assert feed.model.exit_code == found.code == 0
     (one,) = found.past
@@ -407,26 +369,22 @@ async def test_collectives_that_were_bad_are_tested_again_and_their_finding_is_w
 
 
 async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None:
-    feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
-    running = asyncio.create_task(feed.run())
-    try:
+    async with _played(Script({"a": 2, "b": 2}, takes=0.02)) as (feed, _):
+        running = asyncio.create_task(feed.run())
         await until(lambda: feed.model.phase.name == "p2p")
         feed.watch(True)
         await running
         await until(lambda: feed.model.phase.name == "watch")
-    finally:
-        await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
 async def test_links_are_probed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PROBE_INTERVAL", 0.05)
-    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    async with _played(Script({"a": 2, "b": 2})) as (feed, nodes):
 
-    def probe_results() -> int:
-        return sum(m["t"] == "probe" and m["name"] == "nvlink" for m in nodes.links["b"].sent)
+        def probe_results() -> int:
+            return sum(m["t"] == "probe" and m["name"] == "nvlink" for m in nodes.links["b"].sent)
 
-    try:
         await feed.run()
         first = probe_results()
         feed.watch(True)
@@ -436,22 +394,17 @@ async def test_links_are_probed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
         done = probe_results()
         await asyncio.sleep(0.2)
         assert probe_results() == done
-    finally:
-        await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
 async def test_nodes_are_probed_again_when_that_is_asked_for() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}))
-    try:
+    async with _played(Script({"a": 2, "b": 2})) as (feed, nodes):
         await feed.run()
         before = [len([m for m in nodes.links[name].sent if m["t"] == "probe"]) for name in "ab"]
         await feed.look(["b", "nobody"])
         asked = [m["name"] for m in nodes.links["b"].sent if m["t"] == "probe"][before[1] :]
         assert {"inventory", "nvlink", "gpus"} <= set(asked)
         assert len([m for m in nodes.links["a"].sent if m["t"] == "probe"]) == before[0]
-    finally:
-        await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
@@ -467,16 +420,13 @@ async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(NodeClient, "probe", late)
     counters = [{"hca": {"mlx5_0/1": {"port_xmit_data": n}}, "net": {}, "nvlink": {}} for n in range(100)]
-    feed, _ = _feed(Script({"a": 2}, counters={"a": [*counters]}), record=tmp_path / "r.jsonl.gz")
-    try:
+    async with _played(Script({"a": 2}, counters={"a": [*counters]}), record=tmp_path / "r.jsonl.gz") as (feed, _):
         await feed.run()
         feed.watch(True)
         await until(lambda: _attempts(feed.model) >= 2 * 4)
         feed.watch(False)
         await until(lambda: feed.model.exit_code == 0)
         await asyncio.sleep(0.4)
-    finally:
-        await feed.close()
     kinds = [type(e) for e in read_events(tmp_path / "r.jsonl.gz")]
     assert kinds.count(CounterDeltas) >= 2
     assert kinds[-1] == SessionEnd

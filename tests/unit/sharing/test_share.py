@@ -1,7 +1,5 @@
 """`fabtui share`: nothing planted remains, and the copy diagnoses as the original does."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json
@@ -45,7 +43,6 @@ CANARIES = (
 
 
 def canary_events() -> Iterator[dict[str, Any]]:
-    """Yield the events of a session with every canary."""
     nodes = ["n060", "n061"]
     options = {
         "hosts": nodes,
@@ -135,7 +132,6 @@ def _session(tmp_path: Path) -> Path:
 
 
 def assert_clean(text: str) -> None:
-    """Check that no canary is in a text."""
     remaining = [canary for canary in CANARIES if canary.lower() in text.lower()]
     assert remaining == []
 

@@ -1,7 +1,5 @@
 """A node that sends faster than it is read is slowed down: by every byte of its frames, and by a slow disk."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -69,8 +67,6 @@ async def test_a_frame_is_read_when_it_is_fetched_and_a_broken_one_ends_the_link
 
 
 class SlowJournal:
-    """A recording on a disk that does not answer."""
-
     def __init__(self) -> None:
         self.written: list[Event] = []
 

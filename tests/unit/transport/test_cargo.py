@@ -1,7 +1,5 @@
 """Parts that follow the payload: packed once and sent ahead of the first message that needs them."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

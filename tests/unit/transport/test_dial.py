@@ -1,7 +1,5 @@
 """Connections to hosts: what is given up is closed, and what fails has a reason."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

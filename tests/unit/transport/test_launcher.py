@@ -1,7 +1,5 @@
 """Command lines, environment and errors of srun and other launchers."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """No output beside the summary and over the screen."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Silences of a node that its link outlives: how long they were, and whether the node side ran meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
