@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from msgspec import to_builtins
+
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain, Finding
 from fabtui.diagnosis.job.job_verdict import JobVerdict
@@ -31,7 +33,7 @@ _ITERATIONS, _TAIL = 100, 3
 
 
 def bisection_text(model: Model) -> str:
-    """Return the latest search by halves as JSON: its outcome, what was found, and all rounds."""
+    """Return the latest search by halves as JSON; in its rounds, units have their numbers."""
     log, last = model.bisection, model.bisection.last
     value: JsonObject = {
         "format": 1,
@@ -48,25 +50,9 @@ def bisection_text(model: Model) -> str:
             "problem": last.problem or None,
             "culprits": [*map(log.names, last.culprits)],
         }
-        value["rounds"] = [
-            {
-                "number": entry.number,
-                "purpose": entry.purpose,
-                "groups": [
-                    {
-                        "suspects": log.names(group.suspects),
-                        "fill": log.names(group.fill),
-                        "verdict": group.verdict,
-                        "busbw": group.value,
-                    }
-                    for group in entry.groups
-                ],
-                "left": len(entry.left),
-                "cleared": len(entry.cleared),
-            }
-            for entry in log.rounds.values()
-            if entry.groups
-        ]
+        names = ("number", "purpose", "groups", "left", "cleared")
+        rounds = (entry for entry in log.rounds.values() if entry.groups)
+        value["rounds"] = [{name: to_builtins(getattr(entry, name)) for name in names} for entry in rounds]
     return json_text(cleaned_object(value))
 
 
