@@ -46,6 +46,7 @@ from fabtui.diagnosis.links import lone_counters as lone_counters
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
+from fabtui.diagnosis.pairs import bisection_rules as bisection_rules
 from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from msgspec import to_builtins
+
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain, Finding
 from fabtui.diagnosis.job.job_verdict import JobVerdict
@@ -11,6 +13,7 @@ from fabtui.diagnosis.job.logs.iteration_times import Iteration
 from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.pairs.bisection_rules import outcome_sentence
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.export.collectives_table import published_json, sweep_json
@@ -25,6 +28,30 @@ from fabtui.presentation.verdict_line import sentence_of
 
 #: Iterations of a job's report that are listed, and lines at the end of each log.
 _ITERATIONS, _TAIL = 100, 3
+
+
+def bisection_text(model: Model) -> str:
+    """Return the latest search by halves as JSON; in its rounds, units have their numbers."""
+    log, last = model.bisection, model.bisection.last
+    value: JsonObject = {
+        "format": 1,
+        "outcome": None,
+        "sentence": outcome_sentence(model),
+        "culprits": [],
+        "rounds": [],
+    }
+    if log.start is not None and last is not None:
+        start = log.start
+        value |= {"collective": start.collective, "bytes": start.bytes, "ranks": start.ranks, "units": start.units}
+        value |= {
+            "outcome": last.outcome,
+            "problem": last.problem or None,
+            "culprits": [*map(log.names, last.culprits)],
+        }
+        names = ("number", "purpose", "groups", "left", "cleared")
+        rounds = (entry for entry in log.rounds.values() if entry.groups)
+        value["rounds"] = [{name: to_builtins(getattr(entry, name)) for name in names} for entry in rounds]
+    return json_text(cleaned_object(value))
 
 
 def as_json(found: Diagnosis) -> JsonObject:

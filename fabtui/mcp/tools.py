@@ -301,7 +301,9 @@ class RunTool(OnNodes):
     seconds = 1800.0
     tests = True
     probes: Annotated[tuple[Text, ...], about("Probes and tests, such as ping, p2p, all_reduce. Default: all.")] = ()
-    mode: Annotated[Literal["quick", "sampled", "full"] | UnsetType, about("Which pairs are tested.", None)] = UNSET
+    mode: Annotated[
+        Literal["quick", "adaptive", "sampled", "full"] | UnsetType, about("Which pairs are tested.", None)
+    ] = UNSET
     pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both directions: n060:3>n061:5.")] = ()
     layers: Annotated[tuple[Text, ...], about("Pair layers to test: world (all ranks), p2p (two ranks).", 2)] = ()
     bytes: Annotated[str, about("Message sizes of pairs: 256M or 8M,256M.", 200)] = ""

@@ -83,6 +83,7 @@ VIEWS: dict[ViewName, str] = {
     "topology": "topology:TopologyScreen",
     "settings": "settings:SettingsScreen",
     "history": "history:HistoryScreen",
+    "bisect": "bisection:BisectionScreen",
 }
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 

@@ -62,6 +62,15 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
     context.run_worker(report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 
+def bisect(context: AppContext) -> None:
+    if (feed := testable(context, "nothing is searched")) is None:
+        return
+    if context.model.phase.name != "done":
+        context.notify("a search can start when this sweep is over")
+        return
+    context.run_worker(report(context, feed.bisect()), "bisect", exit_on_error=False)
+
+
 def sweep(context: AppContext) -> None:
     if (feed := testable(context, "")) is not None:
         context.notify("running the sweep again")

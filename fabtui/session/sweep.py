@@ -19,6 +19,7 @@ from fabtui.model.facts.node_view import Entry
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import DEAD, Verdict
+from fabtui.model.schedule import mode_for
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.communicator_cache import needed
@@ -263,8 +264,9 @@ class Sweep:
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
-        # The pairs of a quick sweep follow from the NVLink domains.
-        first = {"nvlink", DOMAIN_PROBE} if self._options.mode == "quick" else {"nvlink"}
+        # The pairs of a sweep of few pairs follow from the NVLink domains.
+        few = mode_for(self._options.mode, len(self.context.endpoints)) in ("quick", "adaptive")
+        first = {"nvlink", DOMAIN_PROBE} if few else {"nvlink"}
         await asyncio.wait([tasks[probe] for probe in first], timeout=PROBE_PATIENCE)
         if starts:
             for probe in registry.probes_in("load"):
@@ -478,6 +480,15 @@ class Sweep:
             self._note_starting(self._start_ranks(sorted(nodes), {}, group))
         self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
         await self.runner.pairs_alone(pairs)
+        await self.cool()
+
+    async def bisect(self) -> None:
+        """Search by halves for what makes a collective over all ranks slow or fail."""
+        async with asyncio.TaskGroup() as group:
+            self._note_starting(self._start_ranks(self.alive(self.clients), {}, group))
+        self._pump.emit(PhaseStart(name="bisect", total=0))
+        with self.runner.counters.sampling():
+            await self.runner.bisect()
         await self.cool()
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
