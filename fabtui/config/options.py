@@ -257,8 +257,8 @@ _RUN = (
         metavar="LIST"),
     OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
         "switch"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight", "accept"), "switch",
-        short="-q"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight", "accept"),
+        "switch", short="-q"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
