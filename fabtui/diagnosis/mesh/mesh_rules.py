@@ -349,7 +349,7 @@ class _InterfaceRule(MeshRule):
                 command = on_node(seat[0], f"ip -s -s link show {nic}", mesh.model)
                 finding = mesh.finding(self, scope, MESH, facts, command)
                 bad = len({path for _, path in finding.measurements})
-                # A cable that was plugged in again, and whose paths work, needs nobody now.
+                # A cable that was plugged in again, and whose paths work, is no longer a fault.
                 once = fault.once and not bad
                 severity = self.severity if bad else Severity.NOTE if once else Severity.WARN
                 facts = {**finding.facts, "bad": bad or None, "once": once, "often": not once}
