@@ -476,8 +476,8 @@ def _probed_sessions() -> Iterator[bytes]:
 
     story = [json.dumps(event.to_json()).encode() for event in sweep_of_two().events]
     for probe, value in PROBED.items():
-        looks = [{"kind": "look", "node": node, "probe": probe, "value": value} for node in ("n000", "n001")]
-        yield b"\n".join([*story, *(json.dumps(look).encode() for look in looks)]) + b"\n"
+        results = [{"kind": "look", "node": node, "probe": probe, "value": value} for node in ("n000", "n001")]
+        yield b"\n".join([*story, *(json.dumps(one).encode() for one in results)]) + b"\n"
 
 
 def _share(data: bytes) -> None:
