@@ -144,7 +144,7 @@ def _named(word: str) -> list[Block]:
 
 
 class _Speeds(NamedTuple):
-    """What a paste shows of one network (Gb/s): bandwidths that were measured, and links, each with its output."""
+    """Bandwidths that a paste shows as measured, and its links (Gb/s), each with its output."""
 
     measured: tuple[tuple[float, str], ...] = ()
     links: tuple[tuple[float, str], ...] = ()

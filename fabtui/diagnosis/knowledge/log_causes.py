@@ -121,7 +121,7 @@ _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d
 #: A warning of PyTorch about what it tries again. Within this number of lines of the end of a log, it never succeeded.
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
-#: A program says that it waits.
+#: Words with which a program reports that it waits.
 _WAITS = re.compile(r"(?i)\b(?:still |is |are )?waiting (?:for|on|to|until)\b")
 _RANK_LABEL = re.compile(r"^\[rank\d{1,7}\]: ?")
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
@@ -239,7 +239,7 @@ class Causes(NamedTuple):
     advice: str = ""  #: What a library itself advises, with its name; also part of the first cause.
     several_nodes: bool = False  #: Whether the logs show more than one node.
     failing: LogPlace | None = None  #: The first line that names a failure which no entry explains.
-    waits: LogPlace | None = None  #: The last line of a log that says that the program waits, near its end.
+    waits: LogPlace | None = None  #: The last line of a log, near its end, with which the program waits.
 
     @property
     def named(self) -> bool:
@@ -724,7 +724,7 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         # A stage alone shows where the cause is, a result of NCCL only its kind, and a frame what it wraps.
         moment, meaning = item[0], item[1].meaning
         frame = not names.isdisjoint(meaning.follows)
-        # Of errors that are known by their form alone, the one that ended the program.
+        # What ended the program goes before other errors that are known by their form alone.
         general = meaning.general + (meaning.general and "fatal" not in item[1].first.text.lower())
         return is_stage(meaning), meaning.id in _RESULTS, moment, frame, general
 
