@@ -16,7 +16,7 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 #: The app has no command: its options belong to the command "".
 APP = ""
-_RECORDED = (APP, "run", "preflight", "serve", "config")
+_RECORDED = (APP, "run", "preflight", "serve", "config", "accept")
 _LIVE = (*_RECORDED, "watch", "bisect")
 #: Commands that ask nodes about running jobs.
 _JOB = ("job", "hang")
@@ -32,6 +32,8 @@ _RESUMED = (*_TESTS, "resume")
 _OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
+#: Commands that write a page about a session.
+_PAGES = (*_OUTPUTS, "accept")
 _CONFIGURED = (
     APP,
     "run",
@@ -39,6 +41,7 @@ _CONFIGURED = (
     "bisect",
     "resume",
     "preflight",
+    "accept",
     "serve",
     "mcp",
     *_JOB,
@@ -129,8 +132,8 @@ _CONNECTION = (
     OptionSpec("transport", "how to reach the nodes", "connection", _LINKED, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
-    OptionSpec("srun-tree", "one srun for up to 256 nodes; auto: from 128 nodes on", "connection", _LINKED,
-        default="auto", choices=("auto", "on", "off"), field="srun_tree", table="session", example='"off"'),
+    OptionSpec("manifest", "Job of Kubernetes for --transport kubernetes (docs/scale.md)", "connection", _LINKED,
+        metavar="FILE", parse=values.manifest, field="manifest"),
     OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _LINKED,
         metavar="COMMAND", parse=values.launcher, field="via"),
     OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _LINKED,
@@ -153,8 +156,10 @@ _MEASURE = (
         parse=values.probes, field="probes", table="session", example='["ping", "p2p"]'),
     OptionSpec("read-only", "passive probes only: no tests, no ranks, no GPU memory", "tests", _LIVE, "switch",
         field="read_only", table="session", example="true"),
-    OptionSpec("storage-path", "file on the nodes that --probes storage reads", "tests", _TESTS, metavar="FILE",
-        parse=values.remote_file, field="storage_path", needs=("storage",)),
+    OptionSpec("soak", "after the sweep, load links and GPUs for this time", "tests", _TESTS, "number",
+        "SECONDS", parse=number(values.seconds, 1.0, 7 * 24 * _HOUR), field="soak"),
+    OptionSpec("storage-path", "file or folder of small files that --probes storage reads", "tests", _TESTS,
+        metavar="PATH", parse=values.remote_file, field="storage_path", needs=("storage",)),
     OptionSpec("perftest-args", "further options of --probes perftest: '-q 4 -m 4096'", "tests", _TESTS,
         metavar="OPTIONS", parse=values.perftest_options, field="perftest_options", needs=("perftest",), dashed=True),
     OptionSpec("timeout", "timeout for one test", "tests", _GROUPS, "number", "SECONDS", "10", parse=_TIMES,
@@ -225,8 +230,8 @@ _OUTPUT = (
     OptionSpec("prom", "write metrics for node_exporter: FILE.prom", "output", _FILES, metavar="FILE"),
     OptionSpec("prom-pairs", "with --prom: also a series for each pair", "output", _FILES, "switch"),
     OptionSpec("prom-label", "with --prom: label of all series: fabric=rack1", "output", _FILES, "list", "K=V"),
-    OptionSpec("junit", "write rules and classes as JUnit XML", "output", _FILES, metavar="FILE"),
-    OptionSpec("report", "write a one-page report (.html, .md)", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("junit", "write rules and classes as JUnit XML", "output", (*_FILES, "accept"), metavar="FILE"),
+    OptionSpec("report", "write a one-page report (.html, .md)", "output", _PAGES, metavar="FILE"),
     OptionSpec("planner", "write node bandwidths for FASOP and AMP", "output", _FILES, metavar="FILE"),
 )
 _DISPLAY = (
@@ -252,8 +257,8 @@ _RUN = (
         metavar="LIST"),
     OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
         "switch"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight"), "switch",
-        short="-q"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight", "accept"),
+        "switch", short="-q"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
@@ -270,7 +275,9 @@ _BISECT = (
 _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
     OptionSpec(
-        "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
+        "baseline", "report changes since this JSON file or recording", "report", ("preflight", "gate"),
+        metavar="FILE"),
+    OptionSpec("build", "write the gate as one file for nodes without fabtui", "report", ("gate",), metavar="FILE"),
     OptionSpec("expect", "expected value of a fact: gpus='8 x H200', numa_nodes=2", "report", ("preflight",), "list",
         "FACT=VALUE"),
     OptionSpec("master", "address and port of rank 0, tried from each node", "report", ("preflight",),
@@ -279,6 +286,11 @@ _PREFLIGHT = (
         choices=("bad", "warn", "note")),
     OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
+)
+_ACCEPT = (
+    OptionSpec("profile", "list of items: a TOML file, clustermax or slurm-partition", "output", ("accept",),
+        metavar="FILE"),
+    OptionSpec("file", "recording to judge, instead of nodes to test", "", ("accept",), metavar="FILE", positional="?"),
 )
 _REPLAY = (
     OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
@@ -364,7 +376,7 @@ _RUNNING_JOB = (
     OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
-    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes"), "switch"),
+    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes", "gate"), "switch"),
 )
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
@@ -406,7 +418,7 @@ _OTHER = (
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
     OptionSpec("all", "list all commands", "", ("help",), "switch"),
-    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history", "", ("help",), metavar="NAME",
+    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history, job", "", ("help",), metavar="NAME",
         default="session", optional="session"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
@@ -428,6 +440,7 @@ OPTIONS: list[OptionSpec] = [
         *_BISECT,
         *_PREFLIGHT,
         *_LAB,
+        *_ACCEPT,
     ),
     *(*_OTHER, *_REPORT, *_HISTORY, *_MCP),
 ]

@@ -83,6 +83,15 @@ def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
         context.run_worker(report(context, feed.look(nodes)), "look", exit_on_error=False)
 
 
+async def ask_job(context: AppContext) -> None:
+    """Ask the nodes for what is not read each second: stacks, dumps, kernel reports; the verdict then includes it."""
+    if context.feed is None or not context.feed.can_test:
+        context.notify("the nodes of a recording cannot be asked", severity="warning")
+        return
+    context.notify("asking the nodes for stacks, dumps and kernel reports")
+    await report(context, context.feed.ask_job())
+
+
 def watch(context: AppContext) -> None:
     if (feed := testable(context, "watching would test pairs")) is not None:
         feed.watch(not context.model.watching)

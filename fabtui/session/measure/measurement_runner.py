@@ -483,6 +483,11 @@ class MeasurementRunner:
         sizes = (max(self._options.collective_sizes or (self._bytes // 4 * 4,)),)
         return CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
 
+    async def soak_pairs(self, pairs: Sequence[Pair]) -> None:
+        """Test disjoint pairs at once, and none of them again."""
+        with self.counters.sampling():
+            await self._run_pairs(pairs, self._largest)
+
     async def groups_alone(self, kind: str, groups: Sequence[Group]) -> None:
         """Test a collective over groups of ranks, with the largest message."""
         await run_collective(self._context, self._largest_test(kind), groups, self._kept.begin_groups)
