@@ -77,8 +77,8 @@ class SessionOptions:
     all_gpus: bool = False  #: Whether GPUs that jobs of other users hold are tested.
     force: bool = False  #: Whether GPUs in use by other processes are tested.
     layers: tuple[str, ...] = ALL_LAYERS  #: Which layers of pairs are tested: ``world``, ``p2p``.
-    #: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
-    mode: Literal["auto", "quick", "sampled", "full"] = "auto"
+    #: Which pairs are tested: ``auto``, ``quick``, ``adaptive``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
+    mode: Literal["auto", "quick", "adaptive", "sampled", "full"] = "auto"
     isolated: bool = False  #: Whether one pair is tested at a time, with no other traffic.
     both: bool = False  #: Whether pairs are also tested both ways at once.
     sizes: tuple[int, ...] = ()  #: Message sizes of p2p, ascending; empty: ``bytes`` alone.
@@ -91,6 +91,8 @@ class SessionOptions:
     engine: Literal["auto", "nccl", "gloo"] = "auto"
     #: Share of its link limit below which what is usual in a class is reported; None: by transport.
     limit_share: float | None = None
+    bisect: bool = False  #: Whether a search by halves follows the first sweep.
+    bisect_below: float | None = None  #: Busbw (GB/s) below which a group is slow in it; None: compared with others.
     confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.
     fail_on_past: bool = False  #: Whether what was bad and no longer is counts for the exit code.
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
@@ -98,7 +100,8 @@ class SessionOptions:
     read_only: bool = False  #: Whether only passive probes run, and no command that may change something.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
     master: tuple[str, int] | None = None  #: Host and port that each node tries to connect to in a preflight, or None.
-    storage_path: str = ""  #: The file on the nodes that the probe ``storage`` reads.
+    storage_path: str = ""  #: The file, or folder of small files, on the nodes that the probe ``storage`` reads.
+    soak: float = 0.0  #: Time (s) of loading links and GPUs after the sweep; 0: none.
     perftest_options: tuple[str, ...] = ()  #: Further options of the tools of the probe ``perftest``, checked.
     #: Pairs tested per second while the session watches; None: derived from the number of endpoints.
     watch_rate: float | None = None

@@ -32,7 +32,7 @@ PHASES = {
     "request": "only when named in --probes",
     "sample": "before, between and after tests",
     "user": "after the built-in probes",
-    "asked": "when you ask for it: a next step in the app, --master",
+    "asked": "when you ask for it: a next step in the app, --master, --soak, gate",
     "job": "when a command asks about a running job",
 }
 

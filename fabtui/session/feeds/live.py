@@ -266,6 +266,12 @@ class LiveFeed(Feed):
                 await self._tests(lambda: sweep.confirm(experiments))
                 await self._end("experiments")
 
+    async def bisect(self) -> None:
+        if (sweep := self._sweep) is not None and self._first_done.is_set() and not self.read_only:
+            async with self._testing:
+                await self._tests(sweep.bisect)
+                await self._end("search")
+
     async def sweep(self) -> None:
         sweep = self._sweep
         if sweep is None or self._sweeping or not self._first_done.is_set():
@@ -613,6 +619,9 @@ class LiveFeed(Feed):
             if not self._open_nodes() and not self._due and not await self._wait_for_lost():
                 break
         await self._confirm_first()
+        if self._options.bisect and self._sweep is not None:
+            async with self._testing:
+                await self._tests(self._sweep.bisect)
         if self._sweep is not None and self._sweep.observer is not None:
             await self._sweep.observer.settled()
         await self._end("sweep")
