@@ -65,7 +65,7 @@ _WIDEST = 26
 #: Least number of columns of the help.
 _NARROWEST = 60
 #: Maximum number of choices that the help lists.
-_MOST_CHOICES = 6
+_MOST_CHOICES = 9
 
 #: Messages of argparse, whose words differ between versions of Python.
 _NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument")

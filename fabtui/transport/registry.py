@@ -58,6 +58,8 @@ TRANSPORTS: dict[str, TransportSpec] = {
             "an Indexed Job of --manifest, a pod per node, which call back",
             f"{_CONNECTOR}.open_called",
             hint="kubectl debug --image=busybox -it node/{node} -- {command}",
+            # It needs a manifest.
+            configurable=False,
         ),
         TransportSpec(
             "via",

@@ -71,7 +71,7 @@ def test_a_new_transport_needs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = build_parser()
     parser.complete = True
     assert ", ".join(registry.TRANSPORTS) in " ".join(parser.format_help().split())
-    assert "# how to reach the nodes: ssh, openssh, srun, pod (default: ssh)" in template([])
+    assert "# how to reach the nodes: ssh, openssh, srun, flux, mpirun, pod (default: ssh)" in template([])
     config = ConfigFile(Path("x"))
     read_environment(config, {"FABTUI_TRANSPORT": "pod"})
     assert session_changes(merged({}, config)) == {"transport": "pod"}
