@@ -115,7 +115,7 @@ def stage_failure(
     if found is None:
         return None
     number = number_in(text) or (number_in(shows) if returned else None)
-    # What a daemon returned is no status of a NIC.
+    # The number that a daemon returned has nothing to do with the status of a NIC.
     if number is None or (number.table == "completion" and found.id in ("service", "launcher")):
         return found.meaning._replace(prints=found.meaning.text)
     sentence = f"{found.meaning.text} with {number.sentence}"
