@@ -21,12 +21,12 @@ from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.errors import InputError
 from fabtui.history import rules  # noqa: F401 - registers the rules about earlier sessions
 from fabtui.importers.catalogue import formats, is_ours, recognise
-from fabtui.importers.result import USUAL_WIDTHS, Result, read, unwrapped
+from fabtui.importers.result import USUAL_WIDTHS, Result, parts, read, unwrapped
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.nodeset import count
 from fabtui.paths import is_file_or_folder
-from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
+from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
@@ -38,6 +38,10 @@ from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, tran
 _BEGINNING = 256 * 1024
 #: What to do about a failure of which only its words are known.
 _SEARCH = "look for this sentence in the reports of the part that printed it, and read the lines just before it"
+#: What to do about a program that waits and reports no failure.
+_WAITED = (
+    "look at the log and the stack (py-spy dump) of what it waits for, which has the cause; fabtui hang asks a job"
+)
 #: What follows where a text is unknown.
 _ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -46,6 +50,13 @@ _XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
 _TRANSPORT = re.compile(
     r"(?:NET|P2P|SHM|IPC|NVLS|MNNVL|COLLNET)(?:/[\w.:+-]+(?: [\w.:+-]+(?=/))?)*|CUMEM|UCX|TCP|gloo", re.ASCII
 )
+#: Formats whose readers judge what they read, and what that is.
+_JUDGED = {"node-pairs": "pairs", "kubectl-pods": "pods"}
+#: Formats that measure a network, and those that show its links.
+_BENCHMARKS, _LINKS = ("perftest", "iperf3"), ("ibstat", "ibstatus", "ethtool")
+#: Part of the slowest link below which a bandwidth is far below it, and what to do then.
+_FAR_BELOW = 0.3
+_FASTER = "look which NIC, GID and transport the test took (show_gids, NCCL_DEBUG=INFO), and at the errors of its ports"
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz|xz|bz2|zst|zip)")
 #: Ends of a pair on which a command runs.
@@ -58,6 +69,8 @@ _MOST_CAUSES = 5
 _MOST_RANKS = 8
 #: Maximum number of kinds of values that are listed as judged.
 _MOST_JUDGED = 3
+#: Maximum number of branches of the stacks.
+_MOST_BRANCHES = 64
 _MOST_UNKNOWN = 5
 
 #: Names of texts, and the texts.
@@ -130,6 +143,47 @@ def _named(word: str) -> list[Block]:
     return blocks
 
 
+class _Speeds(NamedTuple):
+    """Bandwidths that a paste shows as measured, and its links (Gb/s), each with its output."""
+
+    measured: tuple[tuple[float, str], ...] = ()
+    links: tuple[tuple[float, str], ...] = ()
+
+    def beside(self, other: _Speeds) -> _Speeds:
+        return _Speeds(self.measured + other.measured, self.links + other.links)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what is wrong if the best measurement is far below the slowest link."""
+        if not self.measured or not self.links:
+            return
+        (best, test), (link, shown) = max(self.measured), min(self.links)
+        if best < _FAR_BELOW * link:
+            words = f"the best of {test} is {best:.3g} Gb/s, beside a link of {link:g} Gb/s ({shown})"
+            rows = [("means", f"{words}: the traffic took another way (TCP, another NIC), or the link drops packets")]
+            yield _fields("much slower than the link", [*rows, ("next", _FASTER)])
+
+
+def _speeds(result: Result) -> _Speeds:
+    if not result.known:
+        return _Speeds()
+    form = formats()[result.kind]
+    if form.convert is not None and form.name in _BENCHMARKS:
+        values = [m.value * 8 for m in model([result]).measurements() if m.unit == "GB/s" and m.value]
+        return _Speeds(((max(values), form.name),) if values else ())
+    unit = {"Gb/s": 1.0, "Mb/s": 1e-3}.get(form.units.get("rate", form.units.get("speed", "")), 0.0)
+    links, left = list[tuple[float, str]](), [result.values] if unit and form.name in _LINKS else []
+    while left:
+        rows = [
+            row for value in left.pop().values() if isinstance(value, list) for row in value if isinstance(row, dict)
+        ]
+        left += rows
+        for row in rows:
+            speed = row.get("rate", row.get("speed"))
+            up = row.get("state") in (None, "Active") and row.get("link") in (None, "yes")
+            links += [(speed * unit, form.name)] if isinstance(speed, (int, float)) and speed > 0 and up else []
+    return _Speeds(links=tuple(links))
+
+
 def explained_logs(given: Iterable[Source]) -> Explained:
     """Return what logs of one job show, and outputs of commands; of several texts, also what came first."""
     texts = iter(given)
@@ -138,24 +192,29 @@ def explained_logs(given: Iterable[Source]) -> Explained:
     reader = LogReader()
     files, talks = 0, False
     logs, notices, judged, outputs = list[str](), list[str](), list[str](), list[Block]()
+    speeds = _Speeds()
     for source in chain(first, texts):
         name = "stdin" if source.name == "-" else source.name
         files += 1
         if source.cut:
             notices.append(f"{one_line(name)}: {source.cut}")
-        blocks, kind, values = _output(source)
+        blocks, kind, values, reading = _output(source)
         outputs += blocks
+        split = parts(source)
+        for one in [*map(read, split)] if len(split) > 1 else [reading] if reading else []:
+            speeds = speeds.beside(_speeds(one))
         # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(first) > 1)
         judged += [f"{kind}: {values}" if values else ""] if values or not is_log else []
         talks = talks or is_log
-        if is_log or not (blocks or is_ours(kind) or formats()[kind].job or kind == "node-pairs"):
+        if is_log or not (blocks or is_ours(kind) or formats()[kind].job or kind in _JUDGED):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
         notices.append("the logs are too long: not all of their lines were examined")
     result = reader.result()
     causes = [*causes_blocks(result, logs)]
+    outputs = [*speeds.blocks(), *outputs]
     if result.causes or result.advice:
         return Explained([*causes, *outputs], True, notices)
     if outputs or (result.matters and not result.unknown):
@@ -165,10 +224,43 @@ def explained_logs(given: Iterable[Source]) -> Explained:
         # Words in a table whose values were judged are not messages.
         head = f"no failure in this output ({read_lines}); judged and well: {'; '.join(dict.fromkeys(judged))}"
         return Explained([Paragraph(head)], False, notices)
-    if reader.informed and not judged and not result.unknown and result.failing is None:
-        return Explained([Paragraph(f"no failure in this log ({read_lines})"), *causes], False, notices)
     head = f"nothing known in {read_lines}" if judged else f"unknown: no known error in {read_lines}"
-    return Explained([Paragraph(head), *causes], False, notices)
+    if result.failing is not None or result.unknown:
+        return Explained([Paragraph(head + _form_of(result.failing)), *causes], False, notices)
+    waits = [*_waits(result, logs)]
+    if reader.informed and not judged and not waits:
+        head = f"no failure in this log ({read_lines}); where a job hangs that prints none: fabtui hang, or py-spy dump"
+    return Explained([*waits, Paragraph(head), *causes], False, notices)
+
+
+def _form_of(failing: LogPlace | None) -> str:
+    """Return what the form or the place of the first failing line shows, to follow a sentence."""
+    if failing is None:
+        return ""
+    if failing.kind is not None:
+        kind = of_line(failing.kind, failing.text)
+        return f"; by the form of its first failing line: {filled(kind.text, {})}"
+    # The place of an exception is all that is known of it.
+    where = one_line(failing.printer, 200) if ", in " in failing.printer else ""
+    return f"; part that failed: {where}; the cause is not in its words" if where else ""
+
+
+def reading_blocks(result: Result) -> list[Block]:
+    """Return the problems that an output shows; of a log or an unknown text without any, the causes in its lines."""
+    blocks = diagnosis_blocks(result)
+    if blocks or (result.known and (is_ours(result.kind) or not formats()[result.kind].log)):
+        return blocks
+    reader = LogReader()
+    reader.add(_whole_lines(result.source.text[:_BEGINNING]))
+    causes = reader.result()
+    return [*causes_blocks(causes._replace(unknown=[]), [""])] if causes.causes or causes.failing else []
+
+
+def _waits(causes: Causes, files: Sequence[str]) -> Iterator[Block]:
+    """Yield the line with which a log without a failure waits."""
+    if (place := causes.waits) is not None:
+        rows = [("line", _where(place, files) + one_line(place.text, 300)), ("next", _WAITED)]
+        yield _fields("no line names a failure; near the end it waits", rows)
 
 
 def _whole_lines(text: str) -> str:
@@ -189,21 +281,21 @@ def _whole_lines(text: str) -> str:
     return joined.text if together > apart or (proven and together == apart) else text
 
 
-def _output(source: Source) -> tuple[list[Block], str, str]:
-    """Return findings, format ("" for any other text) and what was judged of an output that `fabtui read` knows."""
+def _output(source: Source) -> tuple[list[Block], str, str, Result | None]:
+    """Return findings, format ("" for any other text), what was judged, and values of an output that is known."""
     form = recognise(source.text).format
     ours = form is not None and is_ours(form.name)
-    waits = form is not None and (form.job or form.name == "node-pairs")
+    waits = form is not None and (form.job or form.name in _JUDGED)
     if form is None or not (form.facts or form.convert or waits or ours):
-        return [], "", ""
+        return [], "", "", None
     is_log = form.log and form.errors
     # What a library reports about the node is at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
     if waits:
-        return [*_waiting(result)], form.name, "pairs" if form.name == "node-pairs" else "ranks"
+        return [*_waiting(result)], form.name, _JUDGED.get(form.name, "ranks"), result
     blocks = finding_blocks(examined(result)) if form.errors or ours else diagnosis_blocks(result)
     head = Paragraph(f"{one_line(source.name, 200)}: {form.name}", head=True)
-    return [head, *blocks] if blocks else [], form.name, _judged(form, result)
+    return [head, *blocks] if blocks else [], form.name, _judged(form, result), result
 
 
 def _judged(form: Format, result: Result) -> str:
@@ -230,12 +322,15 @@ def _judged(form: Format, result: Result) -> str:
 def _waiting(result: Result) -> Iterator[Block]:
     """Yield what a report about a running job shows of the rank that the others wait for."""
     behind = result.values.get("behind")
-    if behind or result.values.get("hangs") or result.kind == "stacks" or result.values.get("slow"):
+    problem = result.values.get("problem")
+    if behind or result.values.get("hangs") or result.kind == "stacks" or problem:
         rows = [("means", one_line(line, 600)) for line in result.values.get("answer", ())]
         rows += [("next", one_line(line, 300)) for line in result.values.get("next", ())]
         hangs = "the job hangs" if result.values.get("hangs") else "where it waits"
-        head = "a rank is behind" if behind else "some pairs are slow" if result.values.get("slow") else hangs
+        head = "a rank is behind" if behind else problem or hangs
         yield _fields(f"{head}: {result.title.partition(':')[0]}", rows)
+        if tree := [f"  {line}" for line in result.values.get("tree", ())]:
+            yield Lines("stacks", tree[:_MOST_BRANCHES])
 
 
 def diagnosis_blocks(result: Result) -> list[Block]:

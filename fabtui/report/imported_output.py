@@ -12,7 +12,7 @@ from fabtui.importers.to_model.dispatch import examined, model
 from fabtui.pictures.timeline import timeline_scene
 from fabtui.report.collectives import sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
-from fabtui.report.explained import diagnosis_blocks
+from fabtui.report.explained import reading_blocks
 from fabtui.report.summary import summary
 from fabtui.report.text import cut, text_lines
 from fabtui.sanitize import clean, one_line
@@ -44,7 +44,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         if result.warnings:
             lines += ["", *text_lines([_texts("warnings", result.warnings)], width)]
     else:
-        blocks = [*_blocks(result), *diagnosis_blocks(result)]
+        blocks = [*_blocks(result), *reading_blocks(result)]
         # Plain values are shown below the title.
         lines += [] if blocks and isinstance(blocks[0], Table) and not blocks[0].title else [""]
         lines += [f"  {line}" for line in text_lines(blocks, width - 2)]
@@ -55,7 +55,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
 def reading_section(result: Result, number: int) -> Section:
     about = f"{result.kind}: {result.title}" if result.known else "format not recognised"
     blocks: list[Block] = [Paragraph(about), *_blocks(result)]
-    if diagnosed := text_lines(diagnosis_blocks(result)):
+    if diagnosed := text_lines(reading_blocks(result)):
         blocks.append(Lines("diagnosis", diagnosed))
     return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -26,13 +27,14 @@ _MOST_TEXT = 20_000
 _FIELD = """vllm sglang UCX nvshmem NVSHMEM DeepEP deep_ep nixl NIXL ooncake mscclpp lmcache LMCache nvidia NVIDIA
 CUDA libcuda kube default-scheduler mca_ ORTE parallel_size HSA_ slurm srun pyxis enroot mpirun prterun
 mlx5 infiniband deepspeed megatron Megatron raylet torchrun tensorrt_llm TensorRT dynamo flashinfer
-hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch"""
+hipError rocm amdgpu transformers pytorch_lightning accelerate EngineCore torch/ /torch
+pdsh etcd NVRM dkms RDMA rdma ibv_ tensor_parallel NCCL_ CUDNN cudnn containerd OCI"""
 #: Words that name the programs and libraries of ``within``.
 _PROGRAMS = {
     "nccl": ("NCCL", "RCCL", "nccl"),
     "torch": (
         *("torch/distributed", "torch.distributed", "c10d", "ProcessGroup", "process group", "TCPStore"),
-        *("[rank", "[Rank "),
+        *("[rank", "[Rank ", "CollectiveFingerPrint"),
     ),
     "gloo": ("gloo", "Gloo", "GLOO"),
     "perftest": (
@@ -42,7 +44,7 @@ _PROGRAMS = {
     "ofi": ("NET/OFI", "libfabric", "Libfabric"),
     "field": (
         *_FIELD.split(),
-        *("Open MPI", "parallel size", "ray.", "orted:", "ray start", "gcs_"),
+        *("Open MPI", "parallel size", "compute capability", "ray.", "orted:", "ray start", "gcs_"),
     ),
 }
 #: A value of the line in a command or a next step, such as ``{nic}``.
@@ -130,14 +132,16 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 
 
+@functools.cache
+def _program_words() -> PatternSet[str]:
+    return PatternSet((name, re.escape(word)) for name, words in _PROGRAMS.items() for word in words)
+
+
 def programs_in(text: str) -> frozenset[str]:
     """Return the programs that a log names, and ``library`` if it names any."""
-    programs = frozenset[str]()
-    for name, words in _PROGRAMS.items():
-        # The last one goes with most of the others.
-        implied = name == "field" and programs & {"nccl", "gloo", "ofi", "perftest"}
-        if implied or any(word in text for word in words):
-            programs |= {name}
+    programs = frozenset(_program_words().owners(text))
+    # The last one goes with most of the others.
+    programs |= {"field"} if programs & {"nccl", "gloo", "ofi", "perftest"} else frozenset()
     return programs | {"library"} if programs - {"field"} else programs
 
 
@@ -190,6 +194,11 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda found: values.get(found[1]) or (_ROUTE if found[1] == "route" else found[1].upper()), text)
 
 
+def fills(command: str, values: Mapping[str, str]) -> bool:
+    """Return True if all values that a command names are known; a route has words for unknown ones."""
+    return values.keys() | {"route"} >= set(_PLACE.findall(command))
+
+
 def of_line(meaning: Meaning, line: str, beside: str = "") -> Meaning:
     """Return a meaning with what the groups of its pattern have in a line, and of its circumstance beside the line.
 
@@ -233,7 +242,26 @@ def refined_beside(meaning: Meaning, text: str) -> tuple[Meaning, str]:
     for one in meanings():
         if one.beside and meaning.id in one.refines.split() and (found := re.search(one.beside, text)):
             return one._replace(pattern=meaning.pattern), found[0]
-    return meaning, ""
+    return _of_version(meaning, text), ""
+
+
+def _of_version(meaning: Meaning, text: str) -> Meaning:
+    """Return what an error means beside a version that has a bug which shows it."""
+    forms = load("version_bugs")["component"]
+    for bug in load("version_bugs")["bug"]:
+        if meaning.id not in bug["refines"].split() or not re.search(bug.get("beside", ""), text):
+            continue
+        versions = [found[found.lastindex or 0] for found in re.finditer(forms[bug["of"]], text)]
+        has = next((one for one in versions if _version(bug["since"]) <= _version(one) < _version(bug["until"])), None)
+        if has is not None:
+            ends = f"{bug['until']} ends it" if bug["until"] else "no version that ends it is known"
+            known = f"a bug of {bug['of']} {has}: {bug['text']}; {ends} ({bug['source']})"
+            return meaning._replace(id="version-bug", text=known, next=bug["next"], commands=())
+    return meaning
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("."))) if text else (sys.maxsize,)
 
 
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:

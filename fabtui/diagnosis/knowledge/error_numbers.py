@@ -70,7 +70,7 @@ _TABLES = {
         "errno",
         re.compile(
             r"\b(?:errno|rc)[ :=(\]]{0,3}-?(\d{1,3})\b|\b(?:err|code|ret)[ :=]{0,3}-(\d{1,3})\b"
-            r"|\berror[ =:]{1,2}-?(\d{1,3})\b|\bfailed with (?:error )?-?(\d{1,3})\b",
+            r"|\berror[ =:]{1,2}-?(\d{1,3})\b(?![-/:.]\d)|\bfailed with (?:error )?-?(\d{1,3})\b",
             _IGNORE,
         ),
         re.compile(""),

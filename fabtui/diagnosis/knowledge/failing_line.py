@@ -34,12 +34,19 @@ _PRINTERS = tuple(
 )
 #: Labels of processes and of logging frameworks before the source of a frame.
 _LABELS = re.compile(r"^.{0,160}?\]:? {2,20}|^\s{1,20}")
+#: An indented line, and a line of a source that a library shows with its number.
+_CODE = re.compile(r"(?:.{0,160}?(?:\[rank\d{1,7}|[\w./-]{1,60}\.py:\d{1,6})\]:?)?\s{2,}\S")
+_BOXED = re.compile(r"\W{0,8}\d{1,5} [│|] ")
+#: Maximum number of lines of the source of a frame.
+_SOURCE = 4
 #: The number of an error in a chain of them, and what follows the innermost reason of nested ones.
 _LINK = re.compile(r"^\s{1,12}(?:\d{1,3}: )?")
 _AFTER_REASON = re.compile(r'(?:: unknown)?\.?$|", details: .{0,400}$')
 #: An error that wraps another, and how many of them make a line nested.
 _WRAPS = re.compile(r"\b(?:[Ff]ail\w{0,3}|[Ee]rror|caused|[Uu]nable|[Cc]annot)\b[^:]{0,400}: ")
 _NESTED = 3
+#: An option whose name has a word of failures.
+_OPTION = re.compile(r"(?<!\w)--?[\w-]{0,40}(?:timeout|error|fail)\w{0,20}")
 _SENTENCE = re.compile(r"(?<=[.!;]) +(?=[A-Z`\"'])|\n")
 
 
@@ -73,17 +80,16 @@ class Loudness(IntEnum):
 
 def loudness(line: str) -> Loudness:
     """Return how clearly a line names a failure."""
-    text = line[:_LONGEST]
+    text = _OPTION.sub("", line[:_LONGEST]) if "-" in line else line[:_LONGEST]
     possible = _forms().owners(text)
 
     def has(form: str) -> bool:
         return form in possible and _form(form).search(text) is not None
 
-    loud = has("loud")
     if (
-        not (loud or has("sounds"))
+        has("informs")
+        or not (loud := has("loud")) | has("sounds")
         or _form("table").match(text)
-        or has("informs")
         or (has("harmless") and not EXCEPTION.match(text))
     ):
         return Loudness.NONE
@@ -128,7 +134,12 @@ def in_chain(lines: Sequence[str], number: int) -> str:
 def reason_of(line: str) -> str:
     """Return the innermost reason of errors that are nested in one line ("A: B: C: reason"), or ""."""
     text = _AFTER_REASON.sub("", line.strip())
-    return ": ".join(text.split(": ")[-2:]).strip("\"' ") if len(_WRAPS.findall(text)) >= _NESTED else ""
+    if len(_WRAPS.findall(text)) < _NESTED:
+        return ""
+    parts = text.split(": ")
+    # A word before them is what they are about: a library, a file.
+    least = 3 if len(parts) > 2 and re.fullmatch(r"\S{0,200}[./]\S{1,200}", parts[-3]) else 2
+    return ": ".join(parts[-least:]).strip("\"' ")
 
 
 def quotation(line: str, most: int) -> str:
@@ -138,9 +149,25 @@ def quotation(line: str, most: int) -> str:
     return f"{text[:half]} … {text[-half:]}" if len(text) > most and reason_of(line) else one_line(line, most)
 
 
-def is_code(above: str, line: str) -> bool:
-    """Return True if a line shows the source of the frame of a traceback above it."""
-    return _FILE_ABOVE.search(above) is not None and EXCEPTION.match(line) is None
+def is_code(lines: Sequence[str], number: int) -> bool:
+    """Return True if a line shows the source of a frame of a traceback, by the lines above and below it."""
+    line, last = lines[number], lines[number - 1] if number else ""
+    # Most lines are neither indented nor below the place of a frame, which is seen sooner.
+    indented = line[:2].isspace() or (" " * 2) in line[:200].partition("]")[2][:3]
+    framed = '", line ' in last and _FILE_ABOVE.search(last) is not None
+    if not (indented or framed or "│" in line[:20]) or EXCEPTION.match(line):
+        return False
+    if framed:
+        return True
+    if _CODE.match(line) is None:
+        return _BOXED.match(line) is not None
+    for above in reversed(lines[max(0, number - _SOURCE) : number]):
+        if _FILE_ABOVE.search(above):
+            return True
+        if _CODE.match(above) is None:
+            break
+    below = lines[number + 1] if number + 1 < len(lines) else ""
+    return _FILE_ABOVE.search(below) is not None or (EXCEPTION.match(below) is not None and _CODE.match(below) is None)
 
 
 def advised(lines: Sequence[str]) -> str:

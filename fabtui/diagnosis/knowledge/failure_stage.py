@@ -115,7 +115,8 @@ def stage_failure(
     if found is None:
         return None
     number = number_in(text) or (number_in(shows) if returned else None)
-    if number is None:
+    # What a daemon returned is no status of a NIC.
+    if number is None or (number.table == "completion" and found.id in ("service", "launcher")):
         return found.meaning._replace(prints=found.meaning.text)
     sentence = f"{found.meaning.text} with {number.sentence}"
     if number.alone:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
@@ -14,6 +15,7 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import (
     Meaning,
     filled,
+    fills,
     general_meaning,
     meaning_named,
     meaning_of,
@@ -65,6 +67,8 @@ _STAMP = re.compile(
 TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
 #: Length of a line in which its time stamp is looked for.
 _STAMP_WITHIN = 200
+#: Maximum number of times of day without a date, before a file counts as one without stamps.
+_MOST_UNDATED = 2_000
 #: Maximum number of characters of a stamp before and after the time of day.
 _DATE, _FRACTION = 16, 20
 #: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
@@ -77,6 +81,8 @@ _MOST_KEPT = 4096
 _LATER = 60.0
 #: Time (s) within which the more specific error of a file comes first.
 _MOMENT = 1.0
+#: Maximum number of lines below nested errors that may have their reason.
+_BELOW = 3
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
@@ -98,6 +104,8 @@ _DIAGNOSED = re.compile(
     r"|(server_host=\S{1,255}) .{0,80}?(client_host=\S{1,255})|(rank\(s\) \{[\d,.]{1,200}\})"
     r"|(S?Xid \d{1,6}) .{0,200}?on (host [\w.-]{1,255}?)\. "
 )
+#: Kinds that a line shows which only reports how a process ended.
+_BY_SIGNAL = ("crashed", "was-killed", "program-killed", "shared-memory-short")
 #: What differs between the processes that NCCL prints the same for: stamp, host, process, and line of the source.
 _NCCL_HEAD = re.compile(
     r"^(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z? )?([\w.-]{1,253}):\d{1,10}:\d{1,10} \[(-?\d{1,5})\]"
@@ -113,6 +121,9 @@ _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d
 #: A warning of PyTorch about what it tries again. Within this number of lines of the end of a log, it never succeeded.
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
+#: Words with which a program reports that it waits.
+_WAITS = re.compile(r"(?i)\b(?:still |is |are )?waiting (?:for|on|to|until)\b")
+_RANK_LABEL = re.compile(r"^\[rank\d{1,7}\]: ?")
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
 _INFORMS = r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b"
 #: Lines in which a library gives advice, and a sentence that does.
@@ -134,7 +145,7 @@ _VALUES = {
         r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
     ),
     "port": re.compile(
-        r"\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
+        r"\b(?:\d{1,3}\.){3}\d{1,3}:(\d{2,5})\b|\bport:? (\d{2,5})\b|\b[a-z]{2,8}://[^\s/]{1,255}:(\d{2,5})\b|(?<!:\d)[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"
     ),
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
@@ -208,7 +219,7 @@ class Occurrences:
     def explained(self) -> Meaning:
         """Its meaning, with the addresses, the NIC and the node of its earliest line in the next step and commands."""
         values, meaning = _values(self.first), of_line(self.meaning, self.first.text, self.beside)
-        commands = tuple((end, filled(command, values)) for end, command in meaning.commands)
+        commands = tuple((end, filled(command, values)) for end, command in meaning.commands if fills(command, values))
         return meaning._replace(text=filled(meaning.text, values), next=filled(meaning.next, values), commands=commands)
 
     @property
@@ -228,6 +239,7 @@ class Causes(NamedTuple):
     advice: str = ""  #: What a library itself advises, with its name; also part of the first cause.
     several_nodes: bool = False  #: Whether the logs show more than one node.
     failing: LogPlace | None = None  #: The first line that names a failure which no entry explains.
+    waits: LogPlace | None = None  #: The last line of a log, near its end, with which the program waits.
 
     @property
     def named(self) -> bool:
@@ -272,6 +284,7 @@ class LogReader:
         self._plain: dict[str, bool] = {}  # Lines without an explanation, and whether each is a warning or exception.
         self._sounds: set[str] = set()  # Lines that sound like a failure, which no entry explains.
         self._failing: LogPlace | None = None  # The first of the loudest of them.
+        self._waits: LogPlace | None = None
         self._text: list[str] = []  # The lines of the current file.
         # A warning whose stage the calls that return may show: its line and its own stage.
         self._pending: tuple[int, str, Meaning | None] | None = None
@@ -301,7 +314,7 @@ class LogReader:
             alike = f"host:1:1 [0]{head[3] or ''}{shown[head.end() :]}" if head else shown
             marks = _marks_of(alike)
             # What other programs advise is not examined.
-            if not last_error and marks in ([], [_QUOTES], [_INFORM]):
+            if not last_error and (marks in ([], [_QUOTES], [_INFORM]) or is_code(lines, number)):
                 continue
             if line.startswith(" ") and (chained := in_chain(lines, number)) != line:
                 shown = chained
@@ -317,6 +330,9 @@ class LogReader:
                     message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
         self._settle(clock)
+        ends = range(len(lines) - 1, max(-1, len(lines) - _NEAR_END), -1)
+        if (at := next((at for at in ends if _WAITS.search(lines[at][:_LONGEST_LINE])), None)) is not None:
+            self._waits = LogPlace(self._files, at + 1, None, "", _shown(lines[at]))
         self._beside(text)
         self._text = []
         self._lengths.append(len(lines))
@@ -336,7 +352,8 @@ class LogReader:
             self._returns(number, raw, clock)
         elif (meaning := _meaning_of_xid(raw) or _known(alike, reported, self._programs)) is not None:
             self._settle(clock)
-            meaning = self._unwrapped(meaning, raw)
+            meaning, at = self._unwrapped(meaning, number, raw)
+            number, raw = (at, self._text[at]) if at > number else (number, raw)
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
@@ -346,13 +363,21 @@ class LogReader:
         elif not informs and (_FAILS in marks or reported):
             self._unexplained(number, raw, alike, clock, reported)
 
-    def _unwrapped(self, meaning: Meaning, raw: str) -> Meaning:
-        """Return what the innermost reason of a line means, where its entry is about what wraps it."""
-        if not meaning.follows:
-            return meaning
-        reason = reason_of(raw) or raw
-        own = meaning_of(reason, programs=self._programs), general_meaning(reason)
-        return next((one for one in own if one is not None and one.id in meaning.follows), meaning)
+    def _unwrapped(self, meaning: Meaning, number: int, raw: str) -> tuple[Meaning, int]:
+        """Return what the innermost reason of an error means, where its entry is about what wraps it, and its line.
+
+        The reason of nested errors may be in a line below them, which another program printed.
+        """
+        if not meaning.follows or " NCCL " in raw:
+            return meaning, number
+        nested = reason_of(raw)
+        texts = [nested or raw, *(self._text[number + 1 : number + 1 + _BELOW] if nested else ())]
+        for at, text in enumerate(texts):
+            reason = (reason_of(text) or text) if at else text
+            own = meaning_of(reason, programs=self._programs), general_meaning(reason)
+            if (inner := next((one for one in own if one is not None and one.id in meaning.follows), None)) is not None:
+                return inner, number + at
+        return meaning, number
 
     def _unexplained(self, number: int, raw: str, alike: str, clock: _Clock, reported: bool) -> None:
         """Take a line that no entry explains: by a number in it, by its form, by its stage, or as unknown."""
@@ -365,7 +390,7 @@ class LogReader:
         failure = stage_failure(alike, reported, programs=self._programs)
         # A stage that NCCL itself reports stands, however loudly.
         if failure is None or is_general(failure) or " NCCL " not in raw:
-            loud = Loudness.NONE if is_code(self._text[number - 1] if number else "", raw) else loudness(raw)
+            loud = loudness(raw)
             kind = None
             if loud > Loudness.FRAME:
                 message, reason = message_of(raw, self._text[max(0, number - AROUND) : number]), reason_of(raw)
@@ -373,13 +398,18 @@ class LogReader:
                 kind = (general_meaning(reason) if reason else None) or general_meaning(message, possible)
                 of_field = kind if kind is not None and "field" in self._programs else None
                 failure = entry_of_number(raw) or of_field or failure
+            elif loud and (kind := general_meaning(raw)) is not None and kind.id in _BY_SIGNAL:
+                failure = kind if "field" in self._programs else failure
+            else:
+                kind = None
             if failure is None and loud:
                 below = "\n".join(self._text[number + 1 : number + 3])
                 if kind is None and below.lstrip().startswith(("Traceback (most recent", "Caused by:")):
                     loud = Loudness.FRAME
                 self._sound(key, number, raw, clock, loud, kind)
         if failure is None:
-            notable = _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))) is not None
+            named = "Error" in raw or "Exception" in raw or "NCCL " in raw
+            notable = named and _NOTABLE.search(unlabelled(_RANK_LABEL.sub("", raw))) is not None
             if len(self._plain) < _MOST_KEPT:
                 self._plain[key] = notable
             if not notable:
@@ -503,6 +533,9 @@ class LogReader:
         for one in self._found.values():
             if one.first.file == self._files:
                 one.meaning, one.beside = refined_beside(one.meaning, text)
+        failing = self._failing
+        if failing is not None and failing.kind is not None and failing.file == self._files:
+            self._failing = failing._replace(kind=refined_beside(failing.kind, text)[0])
 
     def result(self) -> Causes:
         for place in self._starting.values():
@@ -535,7 +568,9 @@ class LogReader:
         advice = self._quoted()
         if causes:
             causes[0].advice = advice
-        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several, failing)
+        return Causes(
+            causes, consequences, notices, unknown, self._behind(), advice, self._several, failing, self._waits
+        )
 
     @property
     def _several(self) -> bool:
@@ -610,7 +645,7 @@ class _Clock:
     def start(self) -> datetime | None:
         # Only lines with a time are looked at; none before the first one with a stamp is looked at again.
         place = 0
-        for found in TIME.finditer(self._text):
+        for found in islice(TIME.finditer(self._text), _MOST_UNDATED):
             self._read += self._text.count("\n", place, found.start())
             place = found.start()
             if self._read < len(self._lines) and (stamp := stamp_of(self._lines[self._read])) is not None:
@@ -685,11 +720,13 @@ def _specific_first(errors: list[Occurrences]) -> list[Occurrences]:
         moments.append((moments[-1][0] + (not near) if moments else 0, one))
     names = {one.meaning.id for one in errors}
 
-    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, bool]:
+    def order(item: tuple[int, Occurrences]) -> tuple[bool, bool, int, bool, int]:
         # A stage alone shows where the cause is, a result of NCCL only its kind, and a frame what it wraps.
         moment, meaning = item[0], item[1].meaning
         frame = not names.isdisjoint(meaning.follows)
-        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, meaning.general
+        # What ended the program goes before other errors that are known by their form alone.
+        general = meaning.general + (meaning.general and "fatal" not in item[1].first.text.lower())
+        return is_stage(meaning), meaning.id in _RESULTS, moment, frame, general
 
     return [one for _, one in sorted(moments, key=order)]
 

@@ -90,6 +90,7 @@ def _parse_pairs(text: str) -> Reading:
     rows = [{"src": src, "dst": dst, "value": value} for src, dst, value in pairs]
     return notes.reading(
         {"answer": answer, "next": steps, "hangs": None, "behind": [], "slow": len(slow), "pairs": rows}
+        | {"problem": "some pairs are slow" if slow else ""}
     )
 
 

@@ -11,6 +11,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from fabtui.diagnosis.job.flight_recorder import answer as flight_answer
@@ -26,6 +27,7 @@ from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, taken_from, texts_of
 from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.stack_tool import stacks
 
 #: Time (s) between two samples of a node. With more nodes than this machine asks in it, samples are further apart.
 EVERY, _NODES_EACH_SECOND = 1.0, 128
@@ -102,6 +104,7 @@ class JobObserver:
         self._settled = asyncio.Event()
         self._stacks_read = float("-inf")
         self._ras_node = ""
+        self._diagnosed: list[Any] | None = None  #: What RAS found in its diagnostics, which are asked for once.
         self._recorded: dict[tuple[str, JobSource], float] = {}
         self._logged: JobState | None = None
 
@@ -324,7 +327,8 @@ class JobObserver:
         """Ask nodes at the same time, and emit each answer as it comes."""
 
         async def one(node: str) -> None:
-            reply = await self._one(node, probe, deadline, args)
+            ask = partial(self._one, node, probe, deadline)
+            reply = await (stacks(ask) if source is JobSource.STACKS else ask(args))
             await self._first[node].wait()
             if reply.value is not None and node in self._seen:
                 self._emit(node, source, reply.value)
@@ -344,14 +348,18 @@ class JobObserver:
     async def _read_ras(self) -> int | None:
         """Emit a report of RAS; return its size, None if no node has one."""
         known = [self._ras_node] if self._ras_node else self.nodes[:_RAS_TOGETHER]
+        more = {"diagnostics": self._diagnosed is None}
         self._ras_node = ""
-        asked = [asyncio.create_task(self._one(node, "ras", _RAS)) for node in known]
+        asked = [asyncio.create_task(self._one(node, "ras", _RAS, more)) for node in known]
         try:
             for answer in asyncio.as_completed(asked):
                 reply = await answer
                 if texts := texts_of(reply):
                     self._ras_node = reply.node
-                    self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
+                    value = reply.value or {}
+                    self._diagnosed = value.get("diagnosed") if self._diagnosed is None else self._diagnosed
+                    value |= {"text": texts[-1], "diagnosed": self._diagnosed or []}
+                    self._emit(reply.node, JobSource.RAS, value)
                     return len(texts[-1])
         finally:
             for task in asked:

@@ -234,6 +234,7 @@ NOT_JUDGED = {
     "imex-log": "a log, whose lines the catalogue explains",
     "job-monitor": "of another tool",
     "job-report": "a result of fabtui",
+    "kubectl-pods": "its own answer",
     "nccl-inspector": "a running job's, judged by the rules about jobs",
     "nccl-ras": "a running job's, judged by the rules about jobs",
     "nvidia-smi-L": "names",

@@ -67,7 +67,7 @@ ROWS = (
         "CUDA error 1 .*not a fault of the hardware",
         "Xid",
     ),
-    (LAUNCH, r"E394.*by NCCL 2\.25\.1", "Compare the arguments"),
+    (LAUNCH, r"E394.*bug of NCCL 2\.25\.1.*2\.26\.2 ends it", "Compare the arguments"),
     (DEVX, "E391.*NVSHMEM_IB_GID_INDEX", "peermem"),
     (LINK_LOCAL + DEVX, "E392.*the GID 1, a link-local one", "peermem"),
     (
@@ -88,7 +88,115 @@ ROWS = (
     ("ray start: ERROR Failed to connect to GCS at address :6379\n", "E399.*:6379 has a port and no host", ""),
     ("vllm ValueError: cannot parse tcp://:29500\n", "E399.*:29500", ""),
     ("vllm: RuntimeError: node 2 has a duplicate IP address 10.0.0.5\n", "E395.*VLLM_HOST_IP", "binds to"),
+    (
+        "docker: Error: OCI runtime create failed: runc create failed: unable to start container process: error "
+        "running hook: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization "
+        "error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or "
+        "directory: unknown.\n",
+        "E240.*libnvidia-ml.so.1, a library of the NVIDIA driver",
+        "E101",
+    ),
+    ("slurmd[57]: fatal: gres.conf duplicate records for gpu\n", "E272.*gres.conf has an entry that is refused", ""),
+    (
+        "subprocess.CalledProcessError: Command 'ssh -o PasswordAuthentication=no 10.0.0.7 hostname' returned non-zero "
+        "exit status 255.\n",
+        "10.0.0.7: no key of this user",
+        "NODE",
+    ),
+    (
+        "n7: Permission denied, please try again.\nn7: me@n7: Permission denied (publickey,password).\npdsh@h: n7: ssh "
+        "exited with exit code 255\n",
+        "by SSH",
+        "owner and mode",
+    ),
+    (
+        "dynamo vllm\nnats.js.errors.ServiceUnavailableError: nats: ServiceUnavailableError: code=None\n",
+        "E275.*JetStream",
+        "",
+    ),
+    (
+        "    self.runtime = deep_ep_cpp.Buffer(self.rank, num_nvl_bytes, num_rdma_bytes)\nRuntimeError: Failed: "
+        "Assertion error /src/DeepEP/csrc/deep_ep.cpp:32 'num_ranks > NUM_MAX_NVL_PEERS or low_latency_mode'\n",
+        "E400.*a.txt:2: .*num_ranks > NUM_MAX_NVL_PEERS",
+        "get_rdma_size_hint",
+    ),
+    (
+        "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: MPI size 1 != TP size 2 * PP size 1 (/src/w.cpp:99)\n",
+        "E276.*number of processes",
+        "",
+    ),
+    ("NVSHMEM version 3.5.19\nDeepEP error: timeout (dispatch CPU)\n", "a bug of NVSHMEM 3.5.19", ""),
+    ("NVSHMEM version 3.4.5\nDeepEP error: timeout (dispatch CPU)\n", "E305", "a bug of NVSHMEM"),
+    (
+        "INFO 02-26 ray_utils.py:212] Waiting for creating a placement group of specs for 30 seconds.\n",
+        "near the end it waits",
+        "no failure",
+    ),
 )
+IBSTAT = """\
+$ ibstat
+CA 'mlx5_0'
+\tCA type: MT4129
+\tNumber of ports: 1
+\tPort 1:
+\t\tState: Active
+\t\tPhysical state: LinkUp
+\t\tRate: {}
+\t\tLink layer: InfiniBand
+"""
+BANDWIDTH = """\
+$ ib_write_bw --report_gbits 10.0.0.2
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      5000             13.20              13.10              0.024986
+---------------------------------------------------------------------------------------
+"""
+PODS = """\
+NAME        READY   STATUS             RESTARTS   AGE   IP           NODE    NOMINATED NODE   READINESS GATES
+train-0     1/1     Running            0          5m    10.0.0.1     gpu-1   <none>           <none>
+train-1     1/1     Running            0          5m    10.0.0.2     gpu-1   <none>           <none>
+train-2     0/1     CrashLoopBackOff   7          5m    10.0.0.3     gpu-2   <none>           <none>
+"""
+ADDRESSES = """\
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN group default qlen 1000
+    inet 127.0.0.1/8 scope host lo
+2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP group default qlen 1000
+    inet 10.0.0.7/24 brd 10.0.0.255 scope global eth0
+3: eth1: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc mq state DOWN group default qlen 1000
+"""
+IFCONFIG = """\
+eth0: flags=4163<UP,BROADCAST,RUNNING,MULTICAST>  mtu 1450
+        inet 10.244.0.53  netmask 255.255.255.0  broadcast 10.244.0.255
+        RX errors 0  dropped 7  overruns 0  frame 0
+
+ib0: flags=4099<UP,BROADCAST,MULTICAST>  mtu 2044
+        inet 10.1.0.53  netmask 255.255.255.0  broadcast 10.1.0.255
+"""
+BRIEF = """\
+lo               UNKNOWN        127.0.0.1/8 ::1/128
+eth0             UP             10.0.0.7/24
+eth1             DOWN
+"""
+
+#: Outputs of commands, and patterns of the whole answer.
+OUTPUTS = (
+    (IBSTAT.format(200) + BANDWIDTH, "much slower than the link.*13.1 Gb/s, beside a link of 200 Gb/s"),
+    (IBSTAT.format(40) + BANDWIDTH, "^(?!.*much slower)"),
+    (PODS, "share a node.*2 pods of train are on the node gpu-1.*train-2: CrashLoopBackOff on gpu-2"),
+    (PODS.replace("gpu-1 ", "gpu-3 ", 1).replace("CrashLoopBackOff", "Running         "), "judged and well"),
+    (ADDRESSES, "eth1/1: Down.*no signal"),
+    (IFCONFIG, "ib0/1: Down.*no signal"),
+    (BRIEF, "eth1/1: Down"),
+    (BRIEF.replace("DOWN", "UP"), "judged and well"),
+)
+
+
+@pytest.mark.parametrize(("given", "words"), OUTPUTS)
+def test_an_output_is_judged(given: str, words: str, capsys: Out, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(given)
+    _, text = answer(capsys, "explain", str(tmp_path / "a.txt"))
+    assert re.search(words, " ".join(text.split())), text
 
 
 @pytest.mark.parametrize(("given", "first", "never"), ROWS)

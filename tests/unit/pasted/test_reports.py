@@ -44,7 +44,7 @@ ANSWERS = {
     "22-stack-1.txt": Report("file_baton|lock file", "torch_extensions"),
     "23-pmix.txt": Report("waits for ml-1", "", "seq=0slurmstepd"),
     "24-ras.txt": Report("rank 0 on 10.44.0.1 has not called it"),
-    "25-old-nccl.txt": Report("E352.*NCCL 2.21.5 is too old", "2.25.1"),
+    "25-old-nccl.txt": Report("bug of NCCL 2.21.5: it is too old", "2.25.1 ends it"),
     "26-pyxis-permission.txt": Report("E350.*/run/enroot", "ENROOT_RUNTIME_PATH"),
     "27-enomem-not-memlock.txt": Report("E354.*limit is not the cause.*CmaTotal 0 kB"),
     "28-port-event.txt": Report("E26 .*mlx5_7.*port went down"),

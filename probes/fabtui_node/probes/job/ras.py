@@ -2,9 +2,9 @@
 
 Protocol, after ``src/ras/client_support.cc``: lines, protocol 2 in all of 2.24 to 2.30. ``CLIENT PROTOCOL 2`` gets
 ``SERVER PROTOCOL 2``; ``SET FORMAT json`` gets ``OK``, or an error before 2.28.7; ``VERBOSE STATUS`` gets the report,
-after which the service closes the connection. The processes of a node share the port (SO_REUSEPORT). The kernel may
-therefore hand a connection to a process that is stopped: it accepts and never answers. Another connection may reach
-another process.
+after which the service closes the connection. From 2.32 on, ``DIAGNOSTICS`` gets lines of text in its place. The
+processes of a node share the port (SO_REUSEPORT). The kernel may therefore hand a connection to a process that is
+stopped: it accepts and never answers. Another connection may reach another process.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ MOST_BYTES = 32 << 20
 MOST_LINE = 4096
 #: Characters of a report in one message.
 _PART = 512 << 10
+#: Maximum number of lines of diagnostics.
+_MOST_DIAGNOSED = 50
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45}(?:%\w{1,15})?)\]|([A-Za-z0-9_.-]{1,255})):([0-9]{1,5})")
 
 
@@ -151,16 +153,40 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
     return RasAnswer(address, kind, text)
 
 
+def diagnose(address: str, first: float = FIRST_ANSWER, whole: float = REPORT) -> List[str]:
+    """Return what the diagnostics of the service found, a line each; none where it offers none (before NCCL 2.32).
+
+    The service asks all ranks once, which takes some ms, and answers in text only.
+    """
+    place = endpoint(address)
+    try:
+        if place is None:
+            return []
+        with contextlib.closing(socket.create_connection(place, first)) as end:
+            connection = _Connection(end, address)
+            connection.say("CLIENT PROTOCOL 2")
+            connection.line(first)
+            connection.say("DIAGNOSTICS")
+            if connection.line(whole).startswith(("ERROR", "BUSY")):
+                return []
+            lines = connection.rest(whole).splitlines()
+    except (OSError, NoReport):
+        return []
+    return [line[:MOST_LINE] for line in lines if " NCCL DIAG [INFO] " in line[:400]][:_MOST_DIAGNOSED]
+
+
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Ask at the addresses of the jobs on this node.
 
     The report comes as parts: ``report`` (0), ``format``, ``address`` and a piece of ``text``. The value has
-    ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`) and ``addresses`` of the node.
+    ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`), ``addresses`` of the node and
+    ``diagnosed``: what the service's own diagnostics found, where ``diagnostics`` are asked for.
     """
     processes = job_processes.find(proc, str(args.get("job") or ""))
     named = [str(one["ras"]) for one in processes if one["ras"]]
     problems: List[Dict[str, str]] = []
     reports = 0
+    diagnosed: List[str] = []
     for address in list(dict.fromkeys([*named, DEFAULT]))[:8]:
         try:
             answer = ask(address)
@@ -168,11 +194,18 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
                 piece = answer.text[start : start + _PART]
                 emit({"report": 0, "format": answer.format, "address": answer.address, "text": piece})
             reports = 1
+            diagnosed = diagnose(address) if args.get("diagnostics") else []
             break
         except NoReport as failed:
             problems.append({"address": address, "kind": failed.kind, "text": failed.text[:500]})
     listed = [dict(one, ras=None) for one in processes]
-    return {"reports": reports, "problems": problems, "processes": listed, "addresses": addresses()}
+    return {
+        "reports": reports,
+        "problems": problems,
+        "processes": listed,
+        "addresses": addresses(),
+        "diagnosed": diagnosed,
+    }
 
 
 def addresses() -> List[str]:
