@@ -1,7 +1,5 @@
 """Each GPU alone, a soak and the gate on a real GPU; see README.md for how to run them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

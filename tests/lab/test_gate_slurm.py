@@ -1,7 +1,5 @@
 """The recipes of docs/gate.md in a real Slurm: they drain the nodes with a planted fault, and no other."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """One that is 1 % slower, and the one that brought wrong data."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Acceptance: what passes, fails, was not tested and is not covered, and profiles that are wrong."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from xml.etree import ElementTree

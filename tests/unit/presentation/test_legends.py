@@ -6,12 +6,13 @@ from fabtui.presentation.cell_levels import ASCII, SIGNS, STYLES, UNICODE, style
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines, usual_rows
 from fabtui.presentation.wording import plain
 from fabtui.report.grid import matrix
+from tests.conftest import session_of
 from tests.screen.fakefeed import sweep_of_two
-from tests.unit.model.test_baseline import OK, one, sweep, two_nodes
+from tests.unit.model.test_baseline import OK, one, sweep
 
 
 def test_the_legend_of_the_layer_change_names_the_earlier_values() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     assert Layer.CHANGE not in layers_of(model)
     sweep(model, "p2p", 10.0, one(OK, 50.0))
     sweep(model, "p2p", 20.0, one(OK, 50.0))
@@ -26,7 +27,7 @@ def test_the_legend_of_the_layer_change_names_the_earlier_values() -> None:
 
 
 def test_letters_of_smaller_units_are_explained_where_a_value_has_one() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     sweep(model, "p2p", 10.0, one(OK, 50.0))
 
     def texts() -> tuple[str, str]:

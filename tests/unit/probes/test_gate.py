@@ -1,7 +1,5 @@
 """The gate: what drains a node, what does not, and what is left behind when something hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

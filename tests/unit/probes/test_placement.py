@@ -1,7 +1,5 @@
 """Ranks far from their GPU and their NIC: each planted placement is named, with the line that mends it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
