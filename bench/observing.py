@@ -1,21 +1,27 @@
 """Cost of observing a running job: CPU of the node side per sample, and of the login node by the number of nodes.
 
-    python bench/observing.py [--nodes 64,512] [--samples 30] [--nvml] [--json]
+    python bench/observing.py [--nodes 64,512] [--samples 30] [--nvml] [--beside] [--json]
 
 The node side reads eight ranks, each with two data loaders, and eight GPUs: played ones, which answer at once, or with
 ``--nvml`` those of this machine. The login node takes in a sample of each node per second, judges the job once per
 second, and records; the nodes are simulated, with eight ranks and GPUs each. CPU is of this process, user and system.
+
+``--beside`` also starts a training of three CPU ranks (PyTorch). Its iterations alone are compared with those beside
+snapshots. The time of a snapshot is measured of a job that moves and of one that hangs. It needs a quiet machine.
 """
 
 import argparse
+import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,13 +31,20 @@ from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.model.events import JobEvidence, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import Journal
+from fabtui.session.options import SessionOptions
+from fabtui.session.running_job.job_session import PATIENCE, observed
 from fabtui_node.probes.job.activity import Activity
 from fabtui_node.probes.nvidia import nvml
+from tests.device.job_faults import Job
 
 #: Share of a processor that the node side may take at one sample per second.
 BAR_NODE = 0.01
 #: Share of a processor that the login node may take for each node.
 BAR_LOGIN = 0.002
+#: Times of an iteration beside snapshots over alone; time (s) of a snapshot of a job that moves, and that hangs.
+BARS_BESIDE = {"iterations": 1.01, "moves": 6.0, "hangs": 9.0}
+#: Rounds of iterations alone and beside, and length (s) of a round alone.
+_ROUNDS, _ALONE = 3, 8.0
 RANKS = GPUS = 8
 _SLEEP = "import time; time.sleep(600)"
 _RANK = f"import subprocess, sys\nfor _ in range(2): subprocess.Popen([sys.executable, '-c', {_SLEEP!r}])\n{_SLEEP}"
@@ -155,12 +168,48 @@ def login_side(nodes: int, seconds: int) -> dict[str, float]:
     return {**parts, "cpu": sum(parts.values()), "recorded": size / seconds}
 
 
+async def snapshot() -> tuple[str, float]:
+    """Return the state of the job on this machine, and how long (s) the snapshot took."""
+    options = SessionOptions(hosts=("localhost",), transport="local")
+    async with observed(options, lambda _: None, patience=PATIENCE) as session:
+        began = time.monotonic()
+        verdict = await session.snapshot()
+        return "none" if verdict is None else str(verdict.state), time.monotonic() - began
+
+
+def beside() -> dict[str, float]:
+    """Return what `BARS_BESIDE` is about."""
+    times: dict[str, list[float]] = {"alone": [], "beside": []}
+    taken: dict[str, list[float]] = {"moves": [], "hangs": []}
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(Path(folder) / "job", 29700, [], 3)
+        try:
+            assert job.works(), "the training does not start"
+            for _ in range(_ROUNDS):
+                for kind, kept in times.items():
+                    before = job.log.stat().st_size
+                    if kind == "alone":
+                        time.sleep(_ALONE)
+                    else:
+                        state, seconds = asyncio.run(snapshot())
+                        assert state == "moves", state
+                        taken["moves"].append(seconds)
+                    kept += map(float, re.findall(r"\(ms\): ([0-9.]+)", job.log.read_text()[before:]))
+            job.plant("STOP")
+            time.sleep(4.0)
+            taken["hangs"].append(asyncio.run(snapshot())[1])
+        finally:
+            job.end()
+    return {"iterations": median(times["beside"]) / median(times["alone"]), **{k: max(v) for k, v in taken.items()}}
+
+
 def main() -> int:
     """Run the benchmark; return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", default="64,512", metavar="LIST", help="numbers of nodes (%(default)s)")
     parser.add_argument("--samples", type=int, default=30, metavar="N", help="samples of the node side (%(default)s)")
     parser.add_argument("--nvml", action="store_true", help="ask the GPUs of this machine")
+    parser.add_argument("--beside", action="store_true", help="also iterations of a training beside snapshots of it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     found: dict[str, Any] = {"node": node_side(args.samples, args.nvml)}
@@ -168,8 +217,10 @@ def main() -> int:
         found[str(nodes)] = login_side(nodes, 60 if nodes <= 64 else 20)
     missed = [] if found["node"]["cpu"] <= BAR_NODE else ["node side"]
     missed += [name for name, one in found.items() if name != "node" and one["cpu"] > BAR_LOGIN * int(name)]
+    compared = beside() if args.beside else {}
+    missed += [name for name, value in compared.items() if value > BARS_BESIDE[name]]
     if args.json:
-        print(json.dumps({**found, "missed": missed}))
+        print(json.dumps({**found, **({"beside": compared} if compared else {}), "missed": missed}))
         return int(bool(missed))
     node = found["node"]
     print(
@@ -183,6 +234,8 @@ def main() -> int:
                 f" verdict {100 * one['judge']:.1f}, recording {100 * one['record']:.1f}"
                 f" ({one['recorded'] / 1e3:.0f} kB/s; bar {100 * BAR_LOGIN * int(name):.0f} %)"
             )
+    for name, value in compared.items():
+        print(f"beside a training, {name}: {value:.3f} (bar {BARS_BESIDE[name]})")
     print("missed: " + ", ".join(missed) if missed else "all bars are met")
     return int(bool(missed))
 

@@ -7,11 +7,16 @@ that the cost of the controller remains.
 
 import asyncio
 import base64
+import contextlib
 import json
+import os
 import random
+import resource
 import socket
 import sys
-from collections.abc import Generator
+import zlib
+from collections.abc import Coroutine, Generator
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +24,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playednames import GPUS, NONCE, node_name
 
+from fabtui.nodeset import expand_listed
 from fabtui_node import protocol
+from fabtui_node.runtime.call_back import SETTING, proof
 from tests.unit.session.fakenodes import FakeLink, Script
 
 Message = dict[str, Any]
+Process = get_context("fork").Process
+#: Processes that play the nodes of an srun.
+PLAYERS = 4
 Steps = Generator[Message, Message, None]
 
 _RAW = (
@@ -48,8 +58,8 @@ class Player(FakeLink):
         self._epoch, self._address = "", ""
         self._chance = random.Random(number)
 
-    def say_hello(self) -> None:
-        self._writer.write(protocol.marker(NONCE))
+    def say_hello(self, nonce: str = NONCE) -> None:
+        self._writer.write(protocol.marker(nonce))
         hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3.11.0", "host": self.node}
         self._writer.write(protocol.encode(hello))
 
@@ -155,16 +165,75 @@ class Player(FakeLink):
 
 async def _play(number: int, script: Script, fd: int) -> None:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd))
-    player = Player(number, script, writer)
-    player.say_hello()
-    decoder = protocol.Decoder()
+    await _obey(Player(number, script, writer), NONCE, reader, writer)
+
+
+async def _obey(
+    player: Player, nonce: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dies: int = 0
+) -> None:
+    player.say_hello(nonce)
+    decoder = protocol.Decoder(pieces=True)
+    pairs = 0
     while data := await reader.read(1 << 18):
         for message in decoder.feed(data):
             if message["t"] == "bye":
                 writer.close()
                 return
-            await player.take(message)
+            pairs += b'"pairs"' in json.dumps(message).encode() if dies and message["t"] == "rank" else 0
+            if dies and pairs >= dies:
+                # As a node that loses its power and comes back, or whose slurmd ends all.
+                writer.transport.abort()
+                return
+            if message["t"] != "modules":
+                await player.take(message)
         await writer.drain()
+
+
+async def _call_back(number: int, script: Script, setting: list[str], dies: int) -> None:
+    secret, step, port, address, _ = setting
+    reader, writer = await asyncio.open_connection(address.replace("-", "127.0.0.1"), int(port), limit=1 << 20)
+    greeting = f"{step} {node_name(number)} {number} {random.randbytes(16).hex()}"
+    writer.write(f"{greeting}\n".encode())
+    controller = (await reader.readline()).decode().split()[0]
+    writer.write(f"{proof(secret, 'node', greeting, controller)}\n".encode())
+    packed = await reader.readexactly(int(await reader.readexactly(8), 16))
+    # The configuration comes last.
+    config = json.loads(zlib.decompress(packed))["config"]
+    await _obey(Player(number, script, writer), config["nonce"], reader, writer, dies)
+
+
+async def _call_all(numbers: list[int], setting: list[str], dying: int) -> None:
+    """Play the nodes that an srun started; some of them die after a few pairs."""
+    script = Script({node_name(number): GPUS for number in numbers})
+    chance = random.Random(setting[1])
+    doomed = set(chance.sample(numbers, min(dying, len(numbers))))
+    async with asyncio.TaskGroup() as group:
+        for number in numbers:
+            dies = chance.randrange(1, 4) if number in doomed else 0
+            group.create_task(_alone(_call_back(number, script, setting, dies)))
+
+
+async def _alone(playing: Coroutine[Any, Any, None]) -> None:
+    # A link that breaks belongs to one node.
+    with contextlib.suppress(OSError):
+        await playing
+
+
+def _as_srun() -> None:
+    """Be srun: processes that play the nodes of ``--nodelist``, as many as there are cores for them."""
+    text = next(word for word in sys.argv if word.startswith("--nodelist="))
+    numbers = [int(name[1:]) for name in expand_listed(text.partition("=")[2]) or ()]
+    setting = os.environ[SETTING].split()
+    dying = int(os.environ.get("PLAYED_DYING", "0"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    players = [
+        Process(target=lambda part=part: asyncio.run(_call_all(part, setting, dying // PLAYERS)))
+        for part in (numbers[first::PLAYERS] for first in range(PLAYERS))
+    ]
+    for player in players:
+        player.start()
+    for player in players:
+        player.join()
 
 
 async def _play_all(first: int, nodes: int, fds: list[int]) -> None:
@@ -175,4 +244,7 @@ async def _play_all(first: int, nodes: int, fds: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_play_all(int(sys.argv[1]), int(sys.argv[2]), [int(word) for word in sys.argv[3].split(",")]))
+    if sys.argv[1] == "srun":
+        _as_srun()
+    else:
+        asyncio.run(_play_all(int(sys.argv[1]), int(sys.argv[2]), [int(word) for word in sys.argv[3].split(",")]))

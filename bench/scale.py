@@ -1,12 +1,16 @@
 """Cost of a session for its controller, by the number of endpoints: simulated nodes over real pipes, eight GPUs each.
 
     python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--rival PATH]
+    python bench/scale.py --launch 1000,2048 [--mode quick] [--dying 30 --runs 20]
 
 Each case runs in a process of its own, so that its memory is its own; other processes simulate the nodes. Everything of
 a session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
 A case with more than 150,000 pairs ends after as many.
 There is no history of the site, which takes 2 MB more. CPU counts the controller alone, user and system. With a rival,
 another checkout, each case runs there as well, right after ours. The last lines compare the CPU per pair.
+
+With ``--launch`` a played srun starts the nodes by one call, and each calls back with its proof; four processes play
+them. ``--dying`` nodes break in mid-sweep: each planned pair has a result, and those of the others are good.
 """
 
 import argparse
@@ -34,10 +38,12 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.schedule import pairs_for
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import SessionOptions, connector_options
 from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.connector import Connector
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Link
+from fabtui.transport.node_starter import CalledGroup
 
 CASES = "64:full,256:full,1024:sampled"
 #: Maximum number of pairs that are tested: the two million of 4,096 endpoints cost as much each, and ten minutes.
@@ -49,6 +55,10 @@ BAR_NODE = 80e3
 BAR_RESULT = 150
 #: Share of the CPU per pair of 0.2.0.
 BAR_SHARE = 0.4
+#: CPU time (s) from the first to the last call-back of 1,000 nodes; until 2,048 nodes are ready; of their sweep.
+BAR_CALLS, BAR_READY, BAR_SWEEP = 8.0, 20.0, 60.0
+#: Share of a core while nothing happens, and the time (s) for which that is measured.
+BAR_IDLE, IDLE = 0.1, 20.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -175,7 +185,7 @@ def resident() -> int:
         return int(statm.read().split()[1]) * _PAGE
 
 
-async def sweep(options: SessionOptions, opener: PlayedNodes) -> dict[str, Any]:
+async def sweep(options: SessionOptions, opener: PlayedNodes | None) -> dict[str, Any]:
     found: dict[str, Any] = {"memory_start": resident()}
     feed = LiveFeed(options, opener)
     marks: dict[str, tuple[float, float]] = {}
@@ -288,10 +298,97 @@ def compare(cases: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
         print(f"{case['endpoints']} endpoints, {case['mode']}: {share} (bar {BAR_SHARE:.2f} {kept})")
 
 
+def own_processes() -> int:
+    """Return how many processes this one has started that still run, without those that play nodes."""
+    return len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+async def idle(options: SessionOptions) -> dict[str, Any]:
+    """Open the links of all nodes, and return what that costs and what they cost while nothing happens."""
+    notices: list[str] = []
+    connector = Connector(connector_options(options), notices.append)
+    began = time.perf_counter(), time.process_time()
+    first: list[float] = []
+    take = CalledGroup.take
+
+    def taken(group: CalledGroup, *args: Any) -> bool:
+        first.append(time.process_time())
+        return take(group, *args)
+
+    CalledGroup.take = taken  # type: ignore[method-assign]
+    async with connector:
+        links = await asyncio.gather(*(connector.open(host) for host in options.hosts), return_exceptions=True)
+        opened = time.perf_counter(), time.process_time()
+        await asyncio.sleep(2 * connector.options.limits.heartbeat)
+        rest = time.perf_counter(), time.process_time()
+        await asyncio.sleep(IDLE)
+        found = {
+            "links": sum(isinstance(link, Link) for link in links),
+            "calls_s": opened[0] - began[0],
+            "calls_cpu_s": opened[1] - first[0],
+            "processes": own_processes(),
+            "idle": (time.process_time() - rest[1]) / (time.perf_counter() - rest[0]),
+            "notices": notices,
+        }
+        await asyncio.gather(*(link.close() for link in links if isinstance(link, Link)))
+    return found
+
+
+def run_launched(nodes: int, mode: Any, dying: int) -> dict[str, Any]:
+    """Start nodes by a played srun and return what they cost in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        srun = Path(folder) / "srun"
+        srun.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("played.py")} srun "$@"\n')
+        srun.chmod(0o755)
+        environment = {"PATH": f"{folder}:/usr/bin:/bin", "PLAYED_DYING": str(dying)}
+        os.environ.update(environment)
+        names = tuple(node_name(number) for number in range(nodes))
+        options = SessionOptions(
+            hosts=names,
+            transport="srun",
+            job="1",
+            placements={name: ("--jobid=1", f"--nodelist={name}") for name in names},
+            probes=("p2p",),
+            layers=("p2p",),
+            mode=mode,
+            timeout=60.0,
+            # The processes that play the nodes share the processors.
+            lease=60.0,
+            record=Path(folder) / "r.jsonl.gz",
+        )
+        found = {"nodes": nodes, "mode": mode, "dying": dying}
+        if not dying:
+            found |= asyncio.run(idle(options))
+        return found | asyncio.run(sweep(options, None))
+
+
+def show_launched(case: dict[str, Any]) -> None:
+    """Print what a launched case cost, against the bars."""
+    pairs = len(pairs_for(case["mode"], endpoints_of(case["nodes"] * GPUS)))
+    if case["dying"]:
+        # One that was never tested for want of a node is reported as well.
+        lost = 2 * pairs - case["results"]
+        print(f"{case['nodes']} nodes, {case['dying']} die: {case['results']} of {2 * pairs} results, {lost} lost")
+        return
+    ready, swept, calls = case["connect_cpu_s"], case["cpu_s"], case["calls_cpu_s"]
+    bar = BAR_CALLS * case["nodes"] / 1000
+    print(
+        f"{case['links']} of {case['nodes']} nodes called back: {calls:.1f} s CPU ({held(calls, bar)} of {bar:.1f}), "
+        f"{case['calls_s']:.1f} s; {case['processes']} local processes; idle {case['idle']:.1%} of a core "
+        f"({held(case['idle'], BAR_IDLE)} of {BAR_IDLE:.0%})\n"
+        f"ready after {ready:.1f} s CPU ({held(ready, BAR_READY)} of {BAR_READY:g}); {pairs} pairs ({case['mode']}) "
+        f"{swept:.1f} s CPU ({held(swept, BAR_SWEEP)} of {BAR_SWEEP:g}), {case['wall_s']:.0f} s; "
+        f"{case['directions_ok']} of {2 * pairs} results good; "
+        f"{case['memory_ready'] / 1e6:.0f} MB ready, {case['memory_end'] / 1e6:.0f} MB at the end"
+    )
+
+
 def run_apart(script: Path, case: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run a case in a process of its own, with the script of a checkout and its environment."""
     python = script.parents[1] / ".venv" / "bin" / "python"
     argv = [str(python if python.exists() else sys.executable), str(script), "--one", case, "--layers", options.layers]
+    if options.launch:
+        argv += ["--launch", options.launch, "--dying", str(options.dying)]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(f"{case} failed")
@@ -306,12 +403,23 @@ def main() -> None:
     parser.add_argument(
         "--rival", type=Path, help="path of another checkout, whose CPU per pair is printed beside ours"
     )
+    parser.add_argument("--launch", help="numbers of nodes that one played srun starts, with commas")
+    parser.add_argument("--mode", default="quick", help="pairs of --launch (quick)")
+    parser.add_argument("--dying", type=int, default=0, help="nodes of --launch that break in mid-sweep (0)")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each --launch (1)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     layers = tuple(options.layers.split(","))
     if options.one:
         count, _, mode = options.one.partition(":")
+        if options.launch:
+            print(json.dumps(run_launched(int(count), mode, options.dying)))
+            return
         print(json.dumps(run_case(int(count), mode, layers)))
+        return
+    for nodes in options.launch.split(",") * options.runs if options.launch else ():
+        show_launched(run_apart(Path(__file__).resolve(), f"{nodes}:{options.mode}", options))
+    if options.launch:
         return
     cases, rivals = [], []
     for case in options.cases.split(","):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Event, Measured, event_from_json
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.measurement import Measurement
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -176,6 +178,20 @@ class ModelMaker:
         for event in self.events:
             model.apply(event)
         return model
+
+
+def session_of(
+    nodes: Iterable[str], each: int = 1, *, rails: bool = False, time: float = 1.0, options: Any = None, **texts: Any
+) -> Model:
+    """Return a session of nodes with endpoints, whose texts have places for ``{index}``, and ``{host}`` from 1."""
+    model, names = Model(), list(nodes)
+    model.apply(SessionStart(nodes=names, options=options or {}, time=time))
+    ends: list[Endpoint] = []
+    for host, index in itertools.product(range(len(names)), range(each)):
+        fields = {name: text and text.format(index=index, host=host + 1) for name, text in texts.items()}
+        ends.append(Endpoint(len(ends), names[host], index, rail=index if rails else None, **fields))
+    model.apply(EndpointsAdded(endpoints=ends, time=time))
+    return model
 
 
 def replayed(path: Path) -> Model:

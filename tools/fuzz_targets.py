@@ -29,7 +29,7 @@ import sys
 import tempfile
 import traceback
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -257,14 +257,16 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _link(data: bytes) -> None:
+def _ended(work: Coroutine[Any, Any, None]) -> None:
+    """Run what ends; an error of one of its tasks is its own."""
     _UNSEEN.clear()
-    _loop().run_until_complete(_from_node(data))
+    _loop().run_until_complete(work)
     if _UNSEEN:
         raise _UNSEEN[0]
 
 
 async def _stored(data: bytes) -> None:
+    """Answer messages of three nodes to the store, about a test of each two and one of all."""
     store = StoreServer()
     nodes = {f"n{at}": f"10.0.0.{at + 1}" for at in range(3)}
     for prefix, ranks, gloo in (("e/1/", (0, 1), True), ("e/2/", (1, 2), False), ("e/3/", (0, 1, 2), True)):
@@ -304,14 +306,6 @@ async def _stored(data: bytes) -> None:
     store.close()
     if any(store._asking.values()):
         raise Leak("requests are left")
-
-
-def _store(data: bytes) -> None:
-    """Answer messages of three nodes to the store, about a test of each two and one of all."""
-    _UNSEEN.clear()
-    _loop().run_until_complete(_stored(data))
-    if _UNSEEN:
-        raise _UNSEEN[0]
 
 
 def _requests() -> Iterator[bytes]:
@@ -482,8 +476,8 @@ def _probed_sessions() -> Iterator[bytes]:
 
     story = [json.dumps(event.to_json()).encode() for event in sweep_of_two().events]
     for probe, value in PROBED.items():
-        looks = [{"kind": "look", "node": node, "probe": probe, "value": value} for node in ("n000", "n001")]
-        yield b"\n".join([*story, *(json.dumps(look).encode() for look in looks)]) + b"\n"
+        results = [{"kind": "look", "node": node, "probe": probe, "value": value} for node in ("n000", "n001")]
+        yield b"\n".join([*story, *(json.dumps(one).encode() for one in results)]) + b"\n"
 
 
 def _share(data: bytes) -> None:
@@ -923,15 +917,21 @@ _ODD = (
 
 
 def _hosts(data: bytes) -> None:
-    number, rest = _choice(data, 6)
+    """Read host lists, host files and labs of users, and node sets as files of tools and Slurm have them."""
+    number, rest = _choice(data, 7)
     text = os.fsdecode(rest)
     if number == 0:
         names = expand(text, "--nodes")
         assert sorted(expand(fold(names), "fold")) == sorted(names)
+        if unsafe := [name for name in names if name.startswith("-") or set(name) & set(" \n;'\"$`")]:
+            raise Leak(repr(unsafe))
     elif number == 1:
         read_hosts(str(_file(rest, "hosts")), "--hostfile")
     elif number == 2:
-        fold(expand_listed(text) or ())
+        if listed := expand_listed(text):
+            again = expand_listed(fold(listed))
+            if again is None or set(again) != set(listed):
+                raise Leak(f"{fold(listed)!r} stands for other nodes")
     elif number == 3:
         nodes, _, exclude = text.partition("\n")
         chosen_nodes([nodes], [], [exclude])
@@ -941,50 +941,26 @@ def _hosts(data: bytes) -> None:
             parse_faults(faults, LabSpec.parse(shape))
         except ValueError as error:
             _refused(error)
-    else:
+    elif number == 5:
         slurm.job_ids(text, "--jobid")
+    else:
+        _fit(one_line(fold(text.splitlines()[:300])))
 
 
 def _lists() -> Iterator[bytes]:
-    sets = ("n060,n061", "n[060-067,070]", "r[1-2]n[01-04/2]", "a[1-3]!a2", "a[1-9]&a[3-4]", "[fd00::1],10.0.0.[1-3]")
-    for text in (*sets, "^hosts", "@gpu:all", "@*"):
+    for text in (
+        *("n060,n061", "n[060-067,070]", "r[1-2]n[01-04/2]", "gpu-[001-016].x.y", "n1,n2,n10", "a[1-3]!a2", "^hosts"),
+        *("a[1-9]&a[3-4]", "[fd00::1],10.0.0.[1-3]", "n[01-03]-ib[0-1]", "a[1,3-5,007]b", "n[[[", "n[9-1]"),
+        *("n[1-99999999]", "a-b_c.d", "@gpu:all", "@*"),
+    ):
         yield b"\0" + text.encode()
         yield b"\2" + text.encode()
         yield b"\3" + text.encode() + b"\n" + text.encode()
+        yield b"\6" + text.replace(",", "\n").encode()
     yield b"\1# hosts\nn060 slots=8 # x\nn[061-062]\n\n10.0.0.1\n"
     yield b"\4" + b"2x4\nn000:1>n001:2=drop\nn000:3>n001:0=slow:20MB\nn001=dead-after:3\nn001=env:A=B"
     yield b"\4" + b"2,3\nn001:1>n000:0=absent\nn000=hang"
     yield b"\5" + b"4711,12_3,12+1"
-
-
-def _node_sets(data: bytes) -> None:
-    """Expand, fold and list node sets as files of tools and Slurm have them."""
-    number, rest = _choice(data, 3)
-    text = rest.decode("utf-8", "replace")
-    if number == 0:
-        names = text.splitlines()[:300]
-        folded = fold(names)
-        _fit(one_line(folded))
-    elif number == 1:
-        listed = expand_listed(text)
-        if listed:
-            again = expand_listed(fold(listed))
-            if again is None or sorted(set(again)) != sorted(set(listed)):
-                raise Leak(f"{fold(listed)!r} stands for other nodes")
-    else:
-        for name in expand(text, "--nodes"):
-            if name.startswith("-") or any(char in name for char in " \n;'\"$`"):
-                raise Leak(repr(name))
-
-
-def _sets() -> Iterator[bytes]:
-    for text in (
-        *("n[060-067,070]", "r[1-2]n[01-04/2]", "gpu-[001-016].x.y", "n1,n2,n10", "n[1-3]!n2", "n[1-9]&n[3-4]"),
-        *("[fd00::1],10.0.0.[1-3]", "n[01-03]-ib[0-1]", "a[1,3-5,007]b", "n[[[", "n[9-1]", "n[1-99999999]", "a-b_c.d"),
-    ):
-        yield b"\1" + text.encode()
-        yield b"\2" + text.encode()
-        yield b"\0" + text.replace(",", "\n").encode()
 
 
 def _scheduler(data: bytes) -> None:
@@ -1191,15 +1167,12 @@ def _texts_of(value: Any) -> Iterator[str]:
 
 def _mcp(data: bytes) -> None:
     """Call a tool of `fabtui mcp` with the arguments, and perhaps the file, of an assistant; no node is asked."""
-    _UNSEEN.clear()
     try:
-        _loop().run_until_complete(_asked(data))
+        _ended(_asked(data))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # No call at all: the library refuses it before.
         if not isinstance(error, InputError) and "/mcp/" in "".join(traceback.format_tb(error.__traceback__)):
             raise
-    if _UNSEEN:
-        raise _UNSEEN[0]
 
 
 def _calls() -> Iterator[bytes]:
@@ -1234,8 +1207,16 @@ def _sample(schema: dict[str, Any]) -> Any:
 
 _REFUSED = (InputError,)
 TARGETS: dict[str, Target] = {
-    "link": Target(_link, _of_nodes, (NodeUnreachable,), "wire, from a node", json_lines=True),
-    "store": Target(_store, _requests, (), "messages of nodes to the store of the ranks", json_lines=True),
+    "link": Target(
+        lambda data: _ended(_from_node(data)), _of_nodes, (NodeUnreachable,), "wire, from a node", json_lines=True
+    ),
+    "store": Target(
+        lambda data: _ended(_stored(data)),
+        _requests,
+        (),
+        "messages of nodes to the store of the ranks",
+        json_lines=True,
+    ),
     "supervisor": Target(_supervisor, _of_controllers, (), "wire, from a controller", json_lines=True),
     "recording": Target(_recording, _recordings, _REFUSED, "recordings, and what is shown of them", json_lines=True),
     "share": Target(_share, _session_files, _REFUSED, "session files that are shared", json_lines=True),
@@ -1248,8 +1229,7 @@ TARGETS: dict[str, Target] = {
     "ras": Target(_ras, _ras_outputs, (), "reports of NCCL RAS"),
     "joblogs": Target(_job_logs, _logs, _REFUSED, "logs and configuration of jobs"),
     "config": Target(_config, _settings, _REFUSED, "settings file and keymap"),
-    "hosts": Target(_hosts, _lists, _REFUSED, "host lists, host files, labs, job ids"),
-    "nodesets": Target(_node_sets, _sets, _REFUSED, "node sets of files, tools and users"),
+    "hosts": Target(_hosts, _lists, _REFUSED, "host lists and files, node sets, labs, job ids"),
     "scheduler": Target(_scheduler, _answers, _REFUSED, "answers of Slurm and kubectl"),
     "ssh": Target(_ssh, _ssh_texts, (ConfigBroken, NodeUnreachable), "ssh configuration and known hosts"),
     "mcp": Target(

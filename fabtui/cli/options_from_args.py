@@ -29,6 +29,9 @@ from fabtui.scheduler.current_job import current_job, pods
 from fabtui.session.options import SessionOptions
 from fabtui.transport.registry import TRANSPORTS
 
+#: Most nodes of a job that are reached by ssh unless asked for; the scheduler starts the node sides of more.
+_MOST_BY_SSH = 128
+
 
 class Request(NamedTuple):
     """The options of a session and the files to write at its end."""
@@ -178,6 +181,8 @@ def nodes_from(given: dict[str, Any], of_pairs: Iterable[str] = ()) -> dict[str,
     name = "via" if "via" in given else given.get("transport", next(iter(TRANSPORTS)))
     if name == "via" and "via" not in given:
         raise InputError("--transport via needs a command line: --via 'kubectl exec -i {node} --'")
+    if name == "kubernetes" and not given.get("manifest"):
+        raise InputError("--transport kubernetes needs --manifest FILE; docs/scale.md has one to start from")
     named = bool(given.get("nodes") or given.get("hostfile"))
     if not TRANSPORTS[name].remote:
         return {"hosts": _this_host(given, name, named), "transport": name}
@@ -193,13 +198,21 @@ def nodes_from(given: dict[str, Any], of_pairs: Iterable[str] = ()) -> dict[str,
         if name == "srun":
             how = f"start inside salloc or sbatch, or name one with {argument('jobid')}"
             raise InputError(f"--transport srun needs a job: {how}")
-        return {"hosts": _chosen(given), "transport": name}
+        return {"hosts": _chosen(given), "transport": name} | _fallback(name)
     changes = _of_allocation(job, given)
     if name == "srun" and not changes["placements"]:
         raise InputError(f"--transport srun needs a job of Slurm, but this is {job.title}")
-    if name == "ssh" and "transport" not in given and changes["placements"]:
-        changes["fallback"] = "srun"
-    return changes | {"transport": name}
+    if name == "ssh" and "transport" not in given:
+        starter = "srun" if changes["placements"] else "flux" if job.title.startswith("Flux") else ""
+        if starter and len(changes["hosts"]) > _MOST_BY_SSH:
+            return changes | {"transport": starter, "fallback": "ssh"}
+        if starter == "srun":
+            changes["fallback"] = "srun"
+    return changes | {"transport": name} | _fallback(name)
+
+
+def _fallback(transport: str) -> dict[str, Any]:
+    return {"fallback": "ssh"} if transport in ("flux", "mpirun") else {}
 
 
 def _check_together(given: dict[str, Any]) -> None:

@@ -17,12 +17,13 @@ from fabtui.errors import InputError
 from fabtui.version import __version__
 
 #: Commands that open links to nodes, given as --nodes.
-LIVE = (None, "run", "watch", "preflight", "serve", "mcp", "job", "hang")
+LIVE = (None, "run", "watch", "bisect", "preflight", "serve", "mcp", "job", "hang", "accept")
 #: The commands that people use, in the order of the help, with a line each; see `place_of` for their modules.
 COMMANDS = {
     "run": "the same without a screen, for scripts and CI",
     "hang": "does a running job hang, which rank is behind, and what to do",
     "job": "watch a job: state, logs, GPUs, iteration times, what is wrong",
+    "bisect": "search by halves: which nodes make a collective of many slow",
     "preflight": "inspect the nodes without tests: faults and differences",
     "replay": "replay a recording in the app, or as text",
     "diff": "compare two sessions: what is worse, better, new or gone",
@@ -35,6 +36,8 @@ COMMANDS = {
 }
 #: Further commands, which ``fabtui help --all`` lists.
 FURTHER = {
+    "accept": "accept a cluster by a list of items with limits, as a page, and JUnit",
+    "gate": "may a job start on this node: one line in seconds, for Prolog and health checks",
     "history": "what earlier sessions saw: what is getting worse, flapping or new",
     "read": "show, judge or convert the output of other tools",
     "demo": "films: faults and how they are found; one is made live on this machine",

@@ -16,8 +16,8 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 #: The app has no command: its options belong to the command "".
 APP = ""
-_RECORDED = (APP, "run", "preflight", "serve", "config")
-_LIVE = (*_RECORDED, "watch")
+_RECORDED = (APP, "run", "preflight", "serve", "config", "accept")
+_LIVE = (*_RECORDED, "watch", "bisect")
 #: Commands that ask nodes about running jobs.
 _JOB = ("job", "hang")
 _NODE = (*_LIVE, *_JOB)
@@ -25,13 +25,31 @@ _NODE = (*_LIVE, *_JOB)
 _LINKED = (*_NODE, "mcp")
 _LABS = (*_LIVE, "mcp")
 _TESTS = (APP, "run", "watch", "serve", "config")
+_GROUPS = (*_TESTS, "bisect")
 _SCREEN = (APP, "serve", "config", "replay", "read", "resume", "demo")
 _RESUMED = (*_TESTS, "resume")
 #: Commands with outputs of a session at its end.
 _OUTPUTS = (*_RESUMED, "replay")
 #: Commands that write files from a session.
 _FILES = (*_OUTPUTS, "report")
-_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", "mcp", *_JOB, "config", "replay", "read", "demo")
+#: Commands that write a page about a session.
+_PAGES = (*_OUTPUTS, "accept")
+_CONFIGURED = (
+    APP,
+    "run",
+    "watch",
+    "bisect",
+    "resume",
+    "preflight",
+    "accept",
+    "serve",
+    "mcp",
+    *_JOB,
+    "config",
+    "replay",
+    "read",
+    "demo",
+)
 _HOUR = 3600.0
 #: The shipped recording with planted faults: what ``--demo`` plays without a name.
 DEMO = "h200x4-lab-2x2-faults"
@@ -114,8 +132,8 @@ _CONNECTION = (
     OptionSpec("transport", "how to reach the nodes", "connection", _LINKED, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
-    OptionSpec("srun-tree", "one srun for up to 256 nodes; auto: from 128 nodes on", "connection", _LINKED,
-        default="auto", choices=("auto", "on", "off"), field="srun_tree", table="session", example='"off"'),
+    OptionSpec("manifest", "Job of Kubernetes for --transport kubernetes (docs/scale.md)", "connection", _LINKED,
+        metavar="FILE", parse=values.manifest, field="manifest"),
     OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _LINKED,
         metavar="COMMAND", parse=values.launcher, field="via"),
     OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _LINKED,
@@ -138,15 +156,17 @@ _MEASURE = (
         parse=values.probes, field="probes", table="session", example='["ping", "p2p"]'),
     OptionSpec("read-only", "passive probes only: no tests, no ranks, no GPU memory", "tests", _LIVE, "switch",
         field="read_only", table="session", example="true"),
-    OptionSpec("storage-path", "file on the nodes that --probes storage reads", "tests", _TESTS, metavar="FILE",
-        parse=values.remote_file, field="storage_path", needs=("storage",)),
+    OptionSpec("soak", "after the sweep, load links and GPUs for this time", "tests", _TESTS, "number",
+        "SECONDS", parse=number(values.seconds, 1.0, 7 * 24 * _HOUR), field="soak"),
+    OptionSpec("storage-path", "file or folder of small files that --probes storage reads", "tests", _TESTS,
+        metavar="PATH", parse=values.remote_file, field="storage_path", needs=("storage",)),
     OptionSpec("perftest-args", "further options of --probes perftest: '-q 4 -m 4096'", "tests", _TESTS,
         metavar="OPTIONS", parse=values.perftest_options, field="perftest_options", needs=("perftest",), dashed=True),
-    OptionSpec("timeout", "timeout for one test", "tests", _TESTS, "number", "SECONDS", "10", parse=_TIMES,
+    OptionSpec("timeout", "timeout for one test", "tests", _GROUPS, "number", "SECONDS", "10", parse=_TIMES,
         field="timeout", table="session", example="20"),
-    OptionSpec("iters", "maximum number of timed iterations per test", "tests", _TESTS, "number", "N", "20",
+    OptionSpec("iters", "maximum number of timed iterations per test", "tests", _GROUPS, "number", "N", "20",
         parse=number(values.count, 1, 100_000), field="iters", table="session", example="50"),
-    OptionSpec("warmup", "warm-up iterations per test", "tests", _TESTS, "number", "N", "2",
+    OptionSpec("warmup", "warm-up iterations per test", "tests", _GROUPS, "number", "N", "2",
         parse=number(values.count, 0, 100_000), field="warmup", table="session", example="5"),
     OptionSpec("watch-rate", "pairs per second in watch mode", "tests", _TESTS, "number", "PAIRS",
         "2, or endpoints / 8", parse=number(values.ratio, 0.01, 10_000.0), field="watch_rate"),
@@ -154,8 +174,8 @@ _MEASURE = (
         parse=values.comparison, field="compare", needs=("p2p", "all_reduce")),
     OptionSpec("layers", "pair layers to test: world (all ranks), p2p (two ranks)", "pairs", _TESTS, "list", "LIST",
         "world,p2p", parse=values.layers, field="layers", needs=("p2p",), table="session", example='["world", "p2p"]'),
-    OptionSpec("mode", "which pairs are tested: full, sampled, quick", "pairs", _TESTS, default="auto",
-        choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
+    OptionSpec("mode", "which pairs are tested: full, sampled, adaptive, quick", "pairs", _TESTS, default="auto",
+        choices=("auto", "quick", "adaptive", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
     OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
         "A>B", parse=values.pairs, field="pairs", needs=("p2p",), exclusive="pair"),
@@ -170,28 +190,30 @@ _MEASURE = (
     OptionSpec("limit-share", "flag pairs below this share of the link limit; 0: none", "pairs", _TESTS,
         "number", "PERCENT", "50; 30 for P2P over PCIe", parse=values.percentage, field="limit_share", needs=("p2p",),
         table="session", example="40"),
-    OptionSpec("collectives", "comma-separated collectives, or all", "collectives", _TESTS, "list", "LIST",
+    OptionSpec("collectives", "comma-separated collectives, or all", "collectives", _GROUPS, "list", "LIST",
         "all_reduce", parse=values.collectives, field="collectives", needs=("all_reduce",)),
-    OptionSpec("sizes", "message sizes: 1M,64M or 8-1G or 8-1G:4", "collectives", _TESTS, metavar="SIZES",
+    OptionSpec("sizes", "message sizes: 1M,64M or 8-1G or 8-1G:4", "collectives", _GROUPS, metavar="SIZES",
         default="three up to --bytes", parse=number(values.sizes, _MAX_COLLECTIVE_SIZES), field="collective_sizes",
         needs=("all_reduce",)),
     OptionSpec("groups", "collectives over the first 2, then 4, ... GPUs: 2,4,8,16", "collectives", _TESTS,
         metavar="COUNTS", parse=values.group_sizes, field="group_sizes", needs=("all_reduce",)),
-    OptionSpec("engine", "library of the ranks; auto: nccl on GPUs, else gloo", "ranks", _TESTS, default="auto",
+    OptionSpec("engine", "library of the ranks; auto: nccl on GPUs, else gloo", "ranks", _GROUPS, default="auto",
         choices=("auto", "nccl", "gloo"), field="engine", table="session", example='"nccl"'),
-    OptionSpec("env", "variable of the ranks: NCCL_DEBUG=INFO", "ranks", _RESUMED, "variables", "K=V",
+    OptionSpec("env", "variable of the ranks: NCCL_DEBUG=INFO", "ranks", (*_RESUMED, "bisect"), "variables", "K=V",
         parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
-    OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _TESTS, "number", "N", "1",
+    OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _GROUPS, "number", "N", "1",
         parse=number(values.count, 1, 64), field="ranks_per_node", table="session", example="4"),
-    OptionSpec("force", "also test GPUs that other processes use", "ranks", _TESTS, "switch", field="force"),
-    OptionSpec("all-gpus", "also test GPUs that Slurm gave to other jobs", "ranks", _TESTS, "switch", field="all_gpus"),
+    OptionSpec("force", "also test GPUs that other processes use", "ranks", _GROUPS, "switch", field="force"),
+    OptionSpec("all-gpus", "also test GPUs that Slurm gave to other jobs", "ranks", _GROUPS, "switch",
+        field="all_gpus"),
     OptionSpec("keep-warm", "keep the ranks on the GPUs after a sweep, for fast retests", "ranks", _TESTS, "switch",
         field="keep_warm", table="session", example="true"),
 )
 _RECORD = (
-    OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume", "demo"), metavar="FILE",
+    OptionSpec("record", "path of the recording", "output", (*_RECORDED, "bisect", "resume", "demo"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
-    OptionSpec("no-record", "write no recording", "output", (*_RECORDED, "demo"), "switch", exclusive="record"),
+    OptionSpec("no-record", "write no recording", "output", (*_RECORDED, "bisect", "demo"), "switch",
+        exclusive="record"),
     OptionSpec("no-history", "do not add to the site's history", "output", (*_RECORDED, "resume"), "switch"),
     OptionSpec(
         "history", "keep what sessions saw of each component (fabtui history)", "output", (), "switch", None, "true",
@@ -208,8 +230,8 @@ _OUTPUT = (
     OptionSpec("prom", "write metrics for node_exporter: FILE.prom", "output", _FILES, metavar="FILE"),
     OptionSpec("prom-pairs", "with --prom: also a series for each pair", "output", _FILES, "switch"),
     OptionSpec("prom-label", "with --prom: label of all series: fabric=rack1", "output", _FILES, "list", "K=V"),
-    OptionSpec("junit", "write rules and classes as JUnit XML", "output", _FILES, metavar="FILE"),
-    OptionSpec("report", "write a one-page report (.html, .md)", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("junit", "write rules and classes as JUnit XML", "output", (*_FILES, "accept"), metavar="FILE"),
+    OptionSpec("report", "write a one-page report (.html, .md)", "output", _PAGES, metavar="FILE"),
     OptionSpec("planner", "write node bandwidths for FASOP and AMP", "output", _FILES, metavar="FILE"),
 )
 _DISPLAY = (
@@ -221,8 +243,8 @@ _DISPLAY = (
     OptionSpec("notify", "how the terminal reports changes, beside its title", "screen",
         (APP, "config", "resume"), default="bell", choices=("off", "bell", "osc9", "osc777"), table="screen",
         example='"bell"'),
-    OptionSpec("ascii", "use ASCII characters only", "screen", (*_SCREEN, "run", "preflight", "history", *_JOB),
-        "switch", table="screen", example="true"),
+    OptionSpec("ascii", "use ASCII characters only", "screen",
+        (*_SCREEN, "run", "bisect", "preflight", "history", *_JOB), "switch", table="screen", example="true"),
 )
 _RUN = (
     OptionSpec("confirm", "after the sweep, test what the first five findings blame", "summary", ("run",), "switch",
@@ -235,7 +257,8 @@ _RUN = (
         metavar="LIST"),
     OptionSpec("text", "no screen: print the summary of run, and write files", "summary", ("resume", "replay"),
         "switch"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "resume", "preflight"), "switch", short="-q"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "bisect", "resume", "preflight", "accept"),
+        "switch", short="-q"),
 )
 _WATCH = (
     OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
@@ -244,10 +267,17 @@ _WATCH = (
     OptionSpec("once", "one round, for cron and timers of systemd", "rounds", ("watch",), "switch"),
     OptionSpec("passive", "test nothing: observe jobs, ports and NVLinks", "rounds", ("watch",), "switch"),
 )
+_BISECT = (
+    OptionSpec("below", "busbw in GB/s below which a group is slow", "search", ("bisect",), "number", "GB/S",
+        "compared with other groups", parse=number(values.ratio, 1e-6, 1e6), field="bisect_below"),
+    OptionSpec("json", "write the search as JSON (-: stdout)", "search", ("bisect",), metavar="FILE", optional="-"),
+)
 _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
     OptionSpec(
-        "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
+        "baseline", "report changes since this JSON file or recording", "report", ("preflight", "gate"),
+        metavar="FILE"),
+    OptionSpec("build", "write the gate as one file for nodes without fabtui", "report", ("gate",), metavar="FILE"),
     OptionSpec("expect", "expected value of a fact: gpus='8 x H200', numa_nodes=2", "report", ("preflight",), "list",
         "FACT=VALUE"),
     OptionSpec("master", "address and port of rank 0, tried from each node", "report", ("preflight",),
@@ -256,6 +286,11 @@ _PREFLIGHT = (
         choices=("bad", "warn", "note")),
     OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
+)
+_ACCEPT = (
+    OptionSpec("profile", "list of items: a TOML file, clustermax or slurm-partition", "output", ("accept",),
+        metavar="FILE"),
+    OptionSpec("file", "recording to judge, instead of nodes to test", "", ("accept",), metavar="FILE", positional="?"),
 )
 _REPLAY = (
     OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
@@ -341,7 +376,7 @@ _RUNNING_JOB = (
     OptionSpec("yes", "do not ask before ranks write their dumps", "hang", ("hang",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
-    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes"), "switch"),
+    OptionSpec("json", "print one JSON object", "output", (*_JOB, "nodes", "gate"), "switch"),
 )
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
@@ -383,7 +418,7 @@ _OTHER = (
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
     OptionSpec("all", "list all commands", "", ("help",), "switch"),
-    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history", "", ("help",), metavar="NAME",
+    OptionSpec("schema", "JSON Schema: session, preflight, diff, planner, history, job", "", ("help",), metavar="NAME",
         default="session", optional="session"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
@@ -393,7 +428,20 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RUNNING_JOB, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB),
+    *(
+        *_DISPLAY,
+        *_RUNNING_JOB,
+        *_WORKING_NODES,
+        *_SHARE,
+        *_RESUME,
+        *_EXPLAIN,
+        *_RUN,
+        *_WATCH,
+        *_BISECT,
+        *_PREFLIGHT,
+        *_LAB,
+        *_ACCEPT,
+    ),
     *(*_OTHER, *_REPORT, *_HISTORY, *_MCP),
 ]
 #: Options that name a file to be written from a session.

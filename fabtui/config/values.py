@@ -312,6 +312,17 @@ def launcher(text: str, option: str) -> str:
     return LAUNCHERS.get(text, text)
 
 
+def manifest(text: str, option: str) -> str:
+    """Return the text of a manifest of Kubernetes; it has places for what fabtui fills in."""
+    try:
+        content = readable_file(text, option).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{option}: cannot read {text}: {error}") from None
+    if missing := [place for place in ("{command}", "{call_back}", "{count}", "{nodes}") if place not in content]:
+        raise InputError(f"{option}: {text} has no {missing[0]}; docs/scale.md has a manifest to start from")
+    return content
+
+
 def wrapper(text: str, option: str) -> str:
     """Return a command line that runs in front of the node side."""
     _words(text, option)

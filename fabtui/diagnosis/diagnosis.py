@@ -46,13 +46,20 @@ from fabtui.diagnosis.links import lone_counters as lone_counters
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
+from fabtui.diagnosis.pairs import bisection_rules as bisection_rules
 from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, group_results, uses_any
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts, runs_tests
 from fabtui.diagnosis.pairs.traffic_path import Carriers, carriers
-from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
+from fabtui.diagnosis.preflight.checks import (
+    Preflight,
+    latest_preflight,
+    latest_preflight_in_steps,
+    preflight,
+    without_entries,
+)
 from fabtui.diagnosis.price import priced
 from fabtui.exit_status import BAD
 from fabtui.model import exit_codes
@@ -172,11 +179,7 @@ class PreflightSummary(Rule[list[Finding]]):
     """The preflight has further findings besides notes. They are one line among the findings of a session."""
 
     id = "FT300"
-    name = "preflight"
-    title = "Findings of the preflight"
     domain = Domain.SUMMARY
-    message = "preflight: [{bad:count_bad finding}][{both:flag}, ][{warnings:count_warning}]"
-    next_step = "Run fabtui preflight, or press P."
 
     def check(self, context: list[Finding]) -> Iterator[Finding]:
         if not context:
@@ -270,6 +273,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     inspected = preflight_now.findings
     # Rules about addresses are among the results.
     facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
+    facts = without_entries(facts, mesh)
     yield None
     running = yield from _checked(Domain.RUNNING, model)
     findings, left = yield from joined(model, results, facts)
@@ -288,5 +292,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     few = checks
     if len(checks) > _MOST_LISTED:
-        few = findings_of(Domain.SUMMARY, checks)
+        # What is bad is named, also among many warnings.
+        few = [one for one in checks if one.severity is Severity.BAD][:_MOST_LISTED]
+        few += findings_of(Domain.SUMMARY, [one for one in checks if one not in few])
     yield Findings(in_order(model, [*findings, *few]), in_order(model, [*findings, *checks]))

@@ -7,11 +7,12 @@ import itertools
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from fabtui.diagnosis.knowledge import load
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.records import Recurrence
@@ -198,6 +199,17 @@ class Route(NamedTuple):
     both: bool  #: Whether both directions are meant.
 
 
+#: Types of attributes of rules that are declared in a table, texts apart, and attributes with another name there.
+_TYPES: Mapping[str, Callable[[Any], Any]] = {
+    "severity": Severity,
+    "role": Role,
+    "evidence": tuple,
+    "experiments": lambda kinds: tuple(map(ExperimentKind, kinds)),
+    "kinds": lambda kinds: frozenset((Kind(kind), Reach(reach)) for kind, reach in kinds),
+}
+_NAMES = {"next": "next_step", "meaning": "__doc__"}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule that fired. `fabtui.presentation.findings` renders its text."""
@@ -297,8 +309,13 @@ class NextStep(str):
         return self.remote
 
 
+def declared(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row of a table declares of a rule, as attributes of its class."""
+    return {_NAMES.get(name, name): _TYPES.get(name, lambda value: value)(value) for name, value in row.items()}
+
+
 class Rule(ABC, Generic[ContextT]):
-    """A named check. Its docstring is its description in the documentation.
+    """A named check. Its docstring is its description in the documentation, ``rules.toml`` has its words by its id.
 
     Templates are format strings over the facts of a finding. A section in brackets is left out where one of its facts
     is missing, and so is a line of evidence.
@@ -318,6 +335,10 @@ class Rule(ABC, Generic[ContextT]):
     exit_note: ClassVar[str] = ""  #: Exit code of a session with a bad finding of it, where that is not 1, and why.
     #: Whether its findings last while a sweep tests pairs and groups; findings of other rules wait for its end.
     lasts: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        for name, value in declared(load("rules").get(cls.__dict__.get("id", ""), {})).items():
+            setattr(cls, name, value)
 
     @property
     def description(self) -> str:
@@ -360,6 +381,12 @@ class Rule(ABC, Generic[ContextT]):
 def register(rule: RuleT) -> RuleT:
     RULES.append(rule())
     return rule
+
+
+def register_family(base: type[Any], own: Mapping[str, Mapping[str, Any]]) -> None:
+    """Register the rules of a base class by their ids, with their own attributes; the rest is in ``rules.toml``."""
+    for rule_id, attributes in own.items():
+        register(type(rule_id, (base,), {"id": rule_id, **attributes}))
 
 
 def rules_of(domain: Domain) -> list[Rule[Any]]:

@@ -24,6 +24,8 @@ _PARTS = {"FT123": "FT124"}
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 #: The rule about packets that are sent again: all tests that fail cause them.
 _REPEATED = "FT162"
+#: The rules about limits of memory, and about processes that were killed for lack of it; the error of such processes.
+_MEMORY, _KILLED_FOR_MEMORY = ("FT141", "FT142"), "E51"
 #: Subjects from which the pairs of a finding do not follow.
 _VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
@@ -48,11 +50,13 @@ def joined(
         yield
     findings = _without_followers(model, findings)
     left: list[Finding] = []
-    # What a node sends damaged is the cause of all that fails with it.
-    for fact in [fact for fact in facts if fact.facts.get("damages")]:
-        pairs = [(one, _node_pairs(one)) for one in findings if one.severity is Severity.BAD]
+    # What a node sends damaged is the cause of all that fails with it, and its lack of memory that of ended ranks.
+    causes = [fact for fact in facts if fact.facts.get("damages") or fact.rule.id in _MEMORY]
+    for fact in sorted(causes, key=lambda fact: fact.rule.id):
+        pairs = [(one, _node_pairs(one)) for one in findings if one.severity is Severity.BAD and _may_cause(fact, one)]
         if mine := [one for one, of in pairs if of and all(fact.nodes[0] in pair for pair in of)]:
             findings = [functools.reduce(_with_consequence, mine, fact), *(one for one in findings if one not in mine)]
+            findings = _without_followers(model, findings)
             facts = [one for one in facts if one is not fact]
     # What is about several devices first: what is about one of them alone is a part of it.
     # Counters show what happens, the others why.
@@ -77,6 +81,10 @@ def joined(
             findings[at] = _with_fact(findings[at], fact)
         yield
     return findings, left
+
+
+def _may_cause(fact: Finding, one: Finding) -> bool:
+    return fact.rule.id not in _MEMORY or one.code == _KILLED_FOR_MEMORY
 
 
 def _without_followers(model: Model, found: Sequence[Finding]) -> list[Finding]:

@@ -22,12 +22,13 @@ _MARK = "'"
 #: 3: findings have ``id``, ``subject``, ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and
 #: ``rivals``.
 #: 2 of ``preflight``: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
-FORMATS = {"session": 3, "preflight": 2, "diff": 1, "planner": 1, "history": 1}
+#: 2 of ``job``: one form for ``job`` and ``hang``; what Slurm knows is in ``slurm``, rows of nodes are in ``by_node``.
+FORMATS = {"session": 3, "preflight": 2, "diff": 1, "planner": 1, "history": 1, "job": 2}
 _SCHEMAS = Path(__file__).parent / "schema"
 _ADDRESS = "https://raw.githubusercontent.com/fabtui/fabtui/main/fabtui/export/schema/"
 _SHARED = "session"
 #: Kinds of files whose schemas refer to the shared one.
-_REFERRING = ("preflight", "diff")
+_REFERRING = ("preflight", "diff", "job")
 #: Labels of our own metrics, which a user's label must not replace.
 _TAKEN = frozenset(
     (

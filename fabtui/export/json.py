@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from msgspec import to_builtins
+
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain, Finding
 from fabtui.diagnosis.job.job_verdict import JobVerdict
@@ -11,10 +13,11 @@ from fabtui.diagnosis.job.logs.iteration_times import Iteration
 from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
+from fabtui.diagnosis.pairs.bisection_rules import outcome_sentence
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.export.collectives_table import published_json, sweep_json
-from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, json_text, members, when
+from fabtui.export.formats import FORMATS, JsonObject, address, cleaned, cleaned_object, head, json_text, members, when
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
@@ -23,10 +26,32 @@ from fabtui.presentation.findings import evidence, placed_title
 from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.presentation.verdict_line import sentence_of
 
-#: Version of the format of a job's report; it grows if a value changes its meaning or goes.
-_REPORT_FORMAT = 1
 #: Iterations of a job's report that are listed, and lines at the end of each log.
 _ITERATIONS, _TAIL = 100, 3
+
+
+def bisection_text(model: Model) -> str:
+    """Return the latest search by halves as JSON; in its rounds, units have their numbers."""
+    log, last = model.bisection, model.bisection.last
+    value: JsonObject = {
+        "format": 1,
+        "outcome": None,
+        "sentence": outcome_sentence(model),
+        "culprits": [],
+        "rounds": [],
+    }
+    if log.start is not None and last is not None:
+        start = log.start
+        value |= {"collective": start.collective, "bytes": start.bytes, "ranks": start.ranks, "units": start.units}
+        value |= {
+            "outcome": last.outcome,
+            "problem": last.problem or None,
+            "culprits": [*map(log.names, last.culprits)],
+        }
+        names = ("number", "purpose", "groups", "left", "cleared")
+        rounds = (entry for entry in log.rounds.values() if entry.groups)
+        value["rounds"] = [{name: to_builtins(getattr(entry, name)) for name in names} for entry in rounds]
+    return json_text(cleaned_object(value))
 
 
 def as_json(found: Diagnosis) -> JsonObject:
@@ -102,7 +127,7 @@ def _head(found: Diagnosis) -> JsonObject:
 def _conclusions(found: Diagnosis) -> JsonObject:
     return {
         "healthy": healthy_json(found.healthy),
-        **({} if found.job is None else {"job": job_json(found.job)}),
+        **({} if found.job is None else {"job": _running(found.job)}),
         "past": [*map(_past, found.past)],
         "preflight": [finding_json(one) for one in in_order(found.model, found.preflight.findings)],
     }
@@ -151,10 +176,24 @@ def _node(record: NodeRecord) -> JsonObject:
     }
 
 
-def job_json(verdict: JobVerdict) -> JsonObject:
-    """Return a verdict about a running job as a JSON object; text is cleaned, times are ISO 8601 in UTC."""
+def job_json(verdict: JobVerdict | None, report: JobReport | None = None, **more: object) -> JsonObject:
+    """Return a job as a JSON object: what its ranks do, and what its logs and Slurm show of it.
+
+    Members of what was not observed or read are absent. Texts are cleaned.
+    """
+    return cleaned_object(
+        {
+            **head("job"),
+            **({"job": None, "state": None} if verdict is None else _running(verdict)),
+            **({} if report is None else _reported(report)),
+            **more,
+        }
+    )
+
+
+def _running(verdict: JobVerdict) -> JsonObject:
     late = {place.rank for place in verdict.behind}
-    value = {
+    return {
         "sentence": verdict.sentence,
         "state": str(verdict.state),
         "since": when(verdict.since),
@@ -175,24 +214,22 @@ def job_json(verdict: JobVerdict) -> JsonObject:
             }
             for row in verdict.ranks
         ],
+        "stacks": [{**one._asdict(), "activity": one.activity or None} for one in verdict.stacks],
         "sources": [
             {**members(one, "name", "text"), "blind": one.blind or None, "at": when(one.at)} for one in verdict.sources
         ],
     }
-    return cleaned_object(value)
 
 
-def job_report_json(report: JobReport) -> JsonObject:
-    """Return a job's report as a JSON object; times in s, memory in bytes, unknown values None, texts cleaned."""
+def _reported(report: JobReport) -> JsonObject:
+    """Return what logs and Slurm show; times in s, memory in bytes."""
     status, facts, logs = report.status, report.facts, report.facts.logs
     times = logs.iterations
-    value = {
-        "kind": "fabtui job",
-        "format": _REPORT_FORMAT,
+    known = {name: getattr(status, name) or None for name in ("state", "reason", "name", "user", "exit_code")}
+    return {
+        "job": status.job or None,
+        "slurm": {**known, **members(status, "elapsed", "limit")},
         "when": facts.when,
-        **{name: getattr(status, name) or None for name in ("job", "state", "reason", "name", "user")},
-        **members(status, "elapsed", "limit"),
-        "exit_code": status.exit_code or None,
         "verdict": report.verdict,
         "exit": report.exit_code,
         "findings": [
@@ -212,9 +249,7 @@ def job_report_json(report: JobReport) -> JsonObject:
             "latest": [_iteration(one) for one in times.all[-_ITERATIONS:]],
         },
         "settings": logs.settings.of,
-        # It had a file to compare with in the first release.
-        "configuration": None,
-        "nodes": [
+        "by_node": [
             {
                 **members(row, "node", "state", "quiet"),
                 "iteration": row.iteration or None,
@@ -236,7 +271,6 @@ def job_report_json(report: JobReport) -> JsonObject:
         ],
         "unread": list(report.unread),
     }
-    return cleaned_object(value)
 
 
 def _iteration(one: Iteration) -> JsonObject:

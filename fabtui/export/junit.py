@@ -21,6 +21,7 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
+from fabtui.presentation.acceptance import ItemOutcome, JudgedItem
 from fabtui.presentation.findings import evidence, headline, known_text, step_text
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.verdict_line import sentence_of
@@ -47,10 +48,11 @@ class Case(NamedTuple):
     output: str = ""
 
 
-def junit_text(found: Diagnosis) -> str:
+def junit_text(found: Diagnosis, more: Iterable[Case] = ()) -> str:
+    """Return the JUnit XML of a diagnosis; ``more`` cases come first."""
     model, suites = found.model, dict[str, list[Case]]()
     left_out = (Case("not-tested", one_line(line, 200), skipped=line) for line in found.not_examined)
-    for case in (_verdict(found), *_rules(found), *_classes(model), *left_out):
+    for case in (*more, _verdict(found), *_rules(found), *_classes(model), *left_out):
         suites.setdefault(case.suite, []).append(case)
     seconds = f"{model.elapsed:.3f}"
     every = [case for cases in suites.values() for case in cases]
@@ -64,6 +66,19 @@ def junit_text(found: Diagnosis) -> str:
             _add(suite, case)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def acceptance_cases(judged: Iterable[JudgedItem]) -> Iterator[Case]:
+    for one in judged:
+        name, text = f"{one.item.id}: {one.item.title}", "\n".join(one.evidence)
+        case = Case("acceptance", name, text=text, output=text)
+        if one.outcome is ItemOutcome.FAIL:
+            case = case._replace(failure=one.evidence[0])
+        yield (
+            case
+            if one.outcome in (ItemOutcome.PASS, ItemOutcome.FAIL)
+            else case._replace(skipped=f"{one.outcome}: {text}")
+        )
 
 
 def _verdict(found: Diagnosis) -> Case:

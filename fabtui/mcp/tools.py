@@ -31,7 +31,7 @@ from fabtui.errors import InputError
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.export.formats import cleaned
 from fabtui.export.history import json_text as history_text
-from fabtui.export.json import job_json, job_report_json, overview_json, pair_json
+from fabtui.export.json import job_json, overview_json, pair_json
 from fabtui.export.preflight import json_text
 from fabtui.history.components import node_at
 from fabtui.history.file import history_file
@@ -301,7 +301,9 @@ class RunTool(OnNodes):
     seconds = 1800.0
     tests = True
     probes: Annotated[tuple[Text, ...], about("Probes and tests, such as ping, p2p, all_reduce. Default: all.")] = ()
-    mode: Annotated[Literal["quick", "sampled", "full"] | UnsetType, about("Which pairs are tested.", None)] = UNSET
+    mode: Annotated[
+        Literal["quick", "adaptive", "sampled", "full"] | UnsetType, about("Which pairs are tested.", None)
+    ] = UNSET
     pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both directions: n060:3>n061:5.")] = ()
     layers: Annotated[tuple[Text, ...], about("Pair layers to test: world (all ranks), p2p (two ranks).", 2)] = ()
     bytes: Annotated[str, about("Message sizes of pairs: 256M or 8M,256M.", 200)] = ""
@@ -330,7 +332,8 @@ class HangTool(OnJob):
     async def answered(self, call: ToolCall) -> Answer:
         options, query = await asyncio.to_thread(self.asked, call, "hang")
         notices, call.step = list[str](), lambda: "observing the job"
-        async with asyncio.timeout(call.seconds), observed(options, notices.append, query, PATIENCE) as session:
+        monitor = None if query is None else JobMonitor(query, every=True)
+        async with asyncio.timeout(call.seconds), observed(options, notices.append, monitor, PATIENCE) as session:
             verdict = await session.snapshot()
             unread, logs = session.unread(), session.unread_logs()
         diagnosis = await asyncio.to_thread(diagnose, session.model)
@@ -351,7 +354,7 @@ class JobTool(OnJob):
         check, monitor = call.permission.check, JobMonitor(query)
         async with asyncio.timeout(call.seconds), reported(monitor, options, notices.append, check=check) as report:
             check([row.node for row in report.rows])
-        body, facts = job_report_json(report) | {"notices": notices}, report.facts
+        body, facts = job_json(report.running, report, notices=notices), report.facts
         # Not to be had: the text of any file that is called a log.
         for log in body["logs"] if self.logs else ():
             log.pop("tail")

@@ -191,6 +191,7 @@ class PlanUpdate(Event, tag="plan"):
     """Change of the test plan."""
 
     slow_below: Number | None = None  #: Share of the usual value of a class below which a value is slow.
+    pairs: str = ""  #: Which pairs are tested, if not all; "" for no change.
     arms: Sequence[str] | None = None  #: Arms of an A/B comparison, the first one first.
     untested: Sequence[PairText] = ()  #: Ordered pairs that will not be tested, with the reason.
     suspects: Sequence[PairText] = ()  #: Bad ordered pairs, with the conclusion of their tests with other partners.
@@ -221,6 +222,40 @@ class Experiment(Event, tag="experiment"):
     def env_text(self) -> str:
         """Its variables: ``NCCL_NET=Socket``."""
         return " ".join(f"{name}={value}" for name, value in self.env.items())
+
+
+class BisectGroup(msgspec.Struct):
+    """A group of ranks in a round of a search: numbers of its units, of which ``fill`` were cleared before.
+
+    ``verdict`` is ``ok``, ``slow``, ``failed``, ``timeout``, ... or "" while it runs; ``value`` is its busbw (GB/s).
+    """
+
+    suspects: Sequence[Integer]
+    fill: Sequence[Integer] = ()
+    verdict: str = ""
+    value: Number | None = None
+
+
+class BisectStart(Event, tag="bisecting"):
+    """Start of a search for what makes a collective over many ranks slow or fail."""
+
+    units: Sequence[str]  #: The units of the search, by number: nodes, or endpoints of few nodes.
+    collective: str
+    bytes: Integer
+    ranks: Integer  #: Number of ranks of all units.
+
+
+class BisectRound(Event, tag="bisect"):
+    """A round of that search as it starts, and once more with its verdicts; the last one has an ``outcome``."""
+
+    number: Integer  #: From 0, which is for comparison.
+    purpose: str  #: One of `fabtui.model.session_logs.PURPOSES`.
+    groups: Sequence[BisectGroup] = ()
+    left: Sequence[Integer] = ()  #: Units that may be at fault.
+    cleared: Sequence[Integer] = ()
+    culprits: Sequence[Sequence[Integer]] = ()  #: Units that were found; several that are bad only together.
+    outcome: str = ""  #: ``nothing``, ``found``, ``more``, ``whole`` or ``undecided``; "" while it runs.
+    problem: str = ""  #: Why there is no answer, or "".
 
 
 class CommandStart(Event, tag="command"):

@@ -87,6 +87,10 @@ def not_tested(model: Model) -> list[str]:
     probed = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.probe_results.values())
     wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
+    # What a GPU shows by itself is a result of a node with one GPU.
+    measured = measured or any(
+        (record.probe_results.get("hostlink") or {}).get("gpus") for record in model.nodes.values()
+    )
     if not measured and (wants_tests or not (probed or model.job)):
         lines.append(f"nothing was measured{_too_few(model)}")
     return lines

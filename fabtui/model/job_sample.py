@@ -14,7 +14,7 @@ Reader = Callable[[Any], Any]
 #: Maximum numbers of ranks, GPUs, NICs, problems and variables of a sample.
 _MOST_RANKS, _MOST_GPUS, _MOST_NICS, _MOST_PROBLEMS, _MOST_VARIABLES = 256, 64, 64, 64, 16
 _MOST_PROCESSES = 32_768
-_TEXT = 200
+_TEXT, _LONG = 200, 400
 #: Least processor time (s) of a rank without a GPU: importing PyTorch takes more.
 _LEAST_CPU = 1.0
 _NIC: tuple[tuple[str, Reader], ...] = tuple((name, json_whole) for name in ("rx", "tx", "errors", "retransmits"))
@@ -52,6 +52,7 @@ class RankSample(NamedTuple):
     files: int | None  #: Bytes read from and written to files so far.
     written: int | None  #: Bytes written to storage so far.
     connected: bool | None = None  #: Whether it holds a TCP connection, as each rank of several does.
+    far: str = ""  #: What is far from its GPU, with the line that mends it.
 
     @property
     def at_work(self) -> bool:
@@ -174,6 +175,7 @@ _RANK: tuple[tuple[str, Reader], ...] = (
     *(("state", lambda state: _text(state)[:1]), ("wait", lambda wait: _text(wait) or None), ("cpu", json_number)),
     *(("cpu_all", json_number), ("age", json_number), ("files", json_whole), ("written", json_whole)),
     ("connected", lambda known: known if isinstance(known, bool) else None),
+    ("far", lambda value: value[:_LONG] if isinstance(value, str) else ""),
 )
 _GPU: tuple[tuple[str, Reader], ...] = (
     *(("index", json_whole), ("uuid", _text), ("util", json_number), ("power", json_number), ("limit", json_number)),

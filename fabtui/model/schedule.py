@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import overload
 
@@ -12,9 +12,11 @@ from fabtui.model.endpoints import Endpoint
 
 Pair = tuple[int, int]
 
-MODES = ("quick", "sampled", "full")
-#: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
-SAMPLED_FROM = 128
+MODES = ("quick", "adaptive", "sampled", "full")
+#: Maximum number of endpoints of which all pairs are tested by default: 8,128 pairs.
+FULL_UP_TO = 128
+#: Healthy endpoints with which each suspect of the ``adaptive`` mode is tested, besides all other suspects.
+HEALTHY_PARTNERS = 4
 #: Domains of endpoints without any.
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
@@ -145,10 +147,15 @@ def each_round(count: int) -> Iterator[list[tuple[int, int]]]:
 
 def mode_for(wanted: str, endpoints: int) -> str:
     """Return the requested mode, or the one that ``auto`` selects for a number of endpoints."""
-    return wanted if wanted != "auto" else "sampled" if endpoints >= SAMPLED_FROM else "full"
+    return wanted if wanted != "auto" else "full" if endpoints <= FULL_UP_TO else "adaptive"
 
 
-def pairs_for(mode: str, endpoints: Sequence[Endpoint], domains: Mapping[int, str] = _NO_DOMAINS) -> PairArray:
+def pairs_for(
+    mode: str,
+    endpoints: Sequence[Endpoint],
+    domains: Mapping[int, str] = _NO_DOMAINS,
+    leaves: Mapping[int, str] = _NO_DOMAINS,
+) -> PairArray:
     """Return unordered pairs of endpoint numbers, in an order in which many can run at once.
 
     - ``full``: every pair.
@@ -157,11 +164,14 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint], domains: Mapping[int, st
     - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint. An
       NVLink domain of several nodes has two permutations of all its GPUs in place of rings within the nodes. The rings
       over the nodes lead from domain to domain: NICs carry nothing within one.
+    - ``adaptive``: the same, then each endpoint with one of its rail on another leaf switch, and with one of another
+      rail: about three and a half pairs per endpoint. What is bad among them has further tests (`suspect_pairs`).
 
     Args:
         mode: One of `MODES`.
         endpoints: The endpoints.
         domains: NVLink domain of each GPU that has one, by number.
+        leaves: Leaf switch of each endpoint that has one, by number.
 
     Raises:
         ValueError: There is no such mode.
@@ -175,6 +185,10 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint], domains: Mapping[int, st
     places = {number: at for at, number in enumerate(numbers)}
     count = len(numbers) + len(numbers) % 2
     chosen = _sampled(endpoints) if mode == "sampled" else _quick(endpoints, domains)
+    if mode == "adaptive":
+        for pair in _permuted(endpoints, leaves):
+            chosen.add(*pair)
+        return _side_by_side(chosen)
     # Numbers rather than tuples, which take four times as much memory for as long as they are sorted.
     rows = sorted(_seat(places[a], places[b], count) for a, b in chosen)
     return PairArray((numbers[row // count % count], numbers[row % count]) for row in rows)
@@ -229,6 +243,61 @@ def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, in
             other = nodes[(at + stride) % len(nodes)]
             for place, endpoint in enumerate(node):
                 yield endpoint.number, other[(place + shift) % len(other)].number
+
+
+def _permuted(endpoints: Sequence[Endpoint], leaves: Mapping[int, str]) -> Iterator[Pair]:
+    """Yield each endpoint with one of its rail half the fabric away, and with one of another rail, which differs."""
+    # Nodes of a leaf switch stand together, so that half the list away is a different switch.
+    nodes = sorted(_by_node(endpoints), key=lambda node: leaves.get(node[0].number, ""))
+    for at, node in enumerate(nodes if len(nodes) > 1 else ()):
+        far, across = nodes[(at + len(nodes) // 2) % len(nodes)], nodes[(at + len(nodes) // 4 + 1) % len(nodes)]
+        for place, endpoint in enumerate(node):
+            shift = 1 + at % max(1, len(across) - 1)
+            for other in (far[place % len(far)], across[(place + shift) % len(across)]):
+                if other.node != endpoint.node:
+                    yield endpoint.number, other.number
+
+
+def _side_by_side(pairs: Iterable[Pair]) -> PairArray:
+    """Return pairs in phases of disjoint ones: each goes into the first phase in which both of its ends are free."""
+    phases: list[list[Pair]] = []
+    used: dict[int, int] = {}  #: Phases in which each end is taken, as bits.
+    for a, b in pairs:
+        taken = used.get(a, 0) | used.get(b, 0)
+        phase = (~taken & taken + 1).bit_length() - 1
+        used[a], used[b] = used.get(a, 0) | 1 << phase, used.get(b, 0) | 1 << phase
+        phases += [[]] if phase == len(phases) else []
+        phases[phase].append((a, b))
+    return PairArray(pair for phase in phases for pair in phase)
+
+
+def cover(pairs: Iterable[Pair]) -> list[int]:
+    """Return few endpoints that together are in all of some pairs: those in most of them first."""
+    left, ends = set(pairs), list[int]()
+    while left:
+        ends.append(Counter(end for pair in left for end in pair).most_common(1)[0][0])
+        left = {pair for pair in left if ends[-1] not in pair}
+    return ends
+
+
+def suspect_pairs(bad: Sequence[Pair], endpoints: Sequence[Endpoint], tested: Container[Pair]) -> PairArray:
+    """Return untested pairs of suspects, which are in bad pairs: all among them, and each with healthy endpoints.
+
+    None if there are more than `MAX_SUSPECTS`: they have a common cause.
+    """
+    suspects, ends = cover(bad), {end for pair in bad for end in pair}
+    healthy = [endpoint for endpoint in endpoints if endpoint.number not in ends]
+    if len(suspects) > MAX_SUSPECTS or not healthy:
+        return PairArray()
+    node = {endpoint.number: endpoint.node for endpoint in endpoints}
+    chosen = PairSet((a, b) for at, a in enumerate(suspects) for b in suspects[at + 1 :])
+    for at, suspect in enumerate(suspects):
+        for turn in range(HEALTHY_PARTNERS):
+            # Spread over the fabric, and different for each suspect.
+            other = healthy[(at + turn * len(healthy) // HEALTHY_PARTNERS) % len(healthy)].number
+            if node[other] != node[suspect]:
+                chosen.add(suspect, other)
+    return _side_by_side((a, b) for a, b in chosen if (a, b) not in tested)
 
 
 def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fabtui.model.events import EXPERIMENT_ARM, Acknowledged, CommandEnd, CommandStart, Experiment, Pair
+from fabtui.model.events import (
+    EXPERIMENT_ARM,
+    Acknowledged,
+    BisectRound,
+    BisectStart,
+    CommandEnd,
+    CommandStart,
+    Experiment,
+    Pair,
+)
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.records import LogLine
@@ -18,6 +27,15 @@ from fabtui.sanitize import one_line
 MOST_COMMANDS = 200
 #: Number of lines of an output that the event log shows.
 LOGGED_LINES = 5
+#: What a round of a search is for.
+PURPOSES = {
+    "compare": "for comparison",
+    "all": "all together",
+    "halves": "halves",
+    "crossing": "a part of each half",
+    "check": "checked",
+    "rest": "without what was found",
+}
 #: Text between a command and its node in labs of fabtui 0.2 and before.
 _OLD_PLACE = " # on "
 
@@ -163,3 +181,45 @@ class ExperimentLog:
             for one in tried
             if one.event.rule == rule and tuple(one.event.subject) in subjects and one.event.time >= since
         ]
+
+
+class BisectionLog:
+    """Latest search for what makes a collective over many ranks slow or fail."""
+
+    def __init__(self) -> None:
+        self.version = 0  #: Incremented by each change.
+        self.start: BisectStart | None = None
+        self.rounds: dict[int, BisectRound] = {}  #: Rounds by number.
+
+    def begin(self, event: BisectStart) -> None:
+        self.version += 1
+        self.start, self.rounds = event, {}
+
+    def take(self, event: BisectRound) -> None:
+        """Add a round, or replace it by its results.
+
+        Raises:
+            ValueError: It has units that the search does not have.
+        """
+        known = range(len(self.start.units) if self.start is not None else 0)
+        groups = (numbers for group in event.groups for numbers in (group.suspects, group.fill))
+        if any(
+            number not in known
+            for numbers in (event.left, event.cleared, *event.culprits, *groups)
+            for number in numbers
+        ):
+            raise ValueError("a round of a search has unknown units")
+        self.version += 1
+        self.rounds[event.number] = event
+
+    @property
+    def last(self) -> BisectRound | None:
+        return next(reversed(self.rounds.values()), None)
+
+    @property
+    def running(self) -> bool:
+        return self.start is not None and (self.last is None or not self.last.outcome)
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        """Return the names of units."""
+        return [] if self.start is None else [self.start.units[number] for number in numbers]

@@ -44,7 +44,7 @@ from fabtui.model.measurement import DEAD, Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.pair_table import PairTable, halves, in_steps, node_groups
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.session_logs import AcknowledgementLog, CommandLog, ExperimentLog
+from fabtui.model.session_logs import AcknowledgementLog, BisectionLog, CommandLog, ExperimentLog
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _MOST_CHANGES = 100_000
 #: Phase in which pairs are tested again in the background.
 _WATCH = "watch"
 #: Phases with tests beside those of a sweep.
-_ON_REQUEST = ("ranks", "re-test", "confirm")
+_ON_REQUEST = ("ranks", "re-test", "confirm", "bisect")
 #: Minimum number of endpoints of a fabric whose structure is inferred from results.
 _FEWEST_OF_STRUCTURE = 4
 
@@ -79,6 +79,8 @@ def share_texts(value: dict[str, Any]) -> None:
 
 class Model:
     """State of a session, changed by events only."""
+
+    plan: str = ""  #: Which pairs the sweep tests, if not all.
 
     def __init__(self) -> None:
         self.version = 0  #: Incremented by each event.
@@ -135,11 +137,11 @@ class Model:
         self.counters = CounterLog()  #: Counter deltas of nodes.
         self.growth = GrowthLog()  #: Growth of all counters of nodes, by phase.
         self.job = JobEvidenceLog()  #: Evidence about a running job on the nodes.
-        self._on_job = self.job.take
-        self._on_experiment = self.experiments.add
-        self._on_command = self.commands.start
-        self._on_output = self.commands.end
+        self.bisection = BisectionLog()
+        self._on_bisecting, self._on_bisect = self.bisection.begin, self.bisection.take
+        self._on_job, self._on_experiment = self.job.take, self.experiments.add
         self._on_acknowledged = self.acknowledgements.take
+        self._on_command, self._on_output = self.commands.start, self.commands.end
 
     def apply(self, event: Event) -> None:
         """Apply one event by the method ``_on_KIND`` of its kind; unknown kinds are ignored.
@@ -435,6 +437,7 @@ class Model:
             self.results.slow_below = event.slow_below
         if event.arms is not None:
             self.comparison = list(event.arms)
+        self.plan = event.pairs or self.plan
         self.suspects.update(((src, dst), text) for src, dst, text in event.suspects)
         for src, dst, text in event.untested:
             self.untested[src, dst] = text

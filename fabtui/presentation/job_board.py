@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import floor
 from typing import NamedTuple
 
-from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
 from fabtui.diagnosis.job.who_is_behind import JobPlace, ranks_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
@@ -51,9 +51,11 @@ _MOST_NODES = 32
 _NOW = 2.0
 #: Maximum number of groups of ranks, of ranks that are behind, and of commands that are listed.
 _MOST_GROUPS, _MOST_BEHIND, _MOST_STEPS = 8, 3, 3
+#: Maximum number of branches of the stacks while these are folded.
+_MOST_BRANCHES = 8
 _TEXT = 300
-#: Age (s) from which evidence is marked with its age.
-_FRESH = 4.0
+#: Age (s) from which a verdict, and from which the evidence of a source, is marked with its age.
+_FRESH, _OLD = 4.0, 2.0
 #: Share of the highest rate below which the job is taken to pause.
 _PAUSED = 0.05
 _NO_TRAFFIC = "no counter separates pairs: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
@@ -325,7 +327,8 @@ def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
         (f"rank {row.rank} ", "bold"),
         (f"{where}  ", ""),
         (f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"),
-        (f"  {_numbers([row], QUANTITIES)}", ""),
+        # How its state shows has the use of its GPU.
+        (f"  {_numbers([row], QUANTITIES[2:] if row.why.startswith('GPU') else QUANTITIES)}", ""),
         (f"  {one_line(row.why, _TEXT)}" if row.why else "", MUTED),
     ]
 
@@ -384,7 +387,7 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
 def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
     verdict, tone = board.verdict, f"$tone-{board.style.key}"
     edge: Part = ("| " if glyphs.plain else "▌", tone)
-    since = f" (for {clock_text(verdict.seconds)}, since {time_text(verdict.since)})" if verdict.since else ""
+    since = f", since {time_text(verdict.since)}" if verdict.since else ""
     lines: Lines = []
     for place in verdict.behind[:_MOST_BEHIND]:
         row = board.row_of(place)
@@ -393,26 +396,32 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
         node = one_line(place.node or (node_of(row.endpoint) if row is not None else ""), 80)
         where = f" on {node}" if node else ""
         lines.append([(f"rank {place.rank}", f"bold {tone}"), (f"{where}{gpu}{pid}", "bold")])
-        if place is verdict.behind[0] and verdict.where:
-            lines.append([(f"{one_line(verdict.where, _TEXT)}{since}", "")])
-        if row is not None and row.why:
-            lines.append([(one_line(row.why, _TEXT), MUTED)])
-        lines += _named_by(board, place)
+    if verdict.where:
+        lines.append([(f"{one_line(verdict.where, _TEXT)}{since}", "")])
     if (left := len(verdict.behind) - _MOST_BEHIND) > 0:
         lines.append([(f"and {count(left, 'more rank')}", MUTED)])
+    numbers = {place.rank for place in verdict.behind}
+    others = [one for one in verdict.sources if one.suspects and not numbers & {place.rank for place in one.suspects}]
+    if verdict.behind and others:
+        names = (f"{one_line(one.name, 20)} names {ranks_of(one.suspects)}" for one in others)
+        lines.append([(f"but {', '.join(names)}", "$warning")])
     if verdict.needs:
         lines.append([(f"not enough evidence: {one_line(verdict.needs, _TEXT)}", "$warning")])
-    if verdict.fabric and (verdict.bad or verdict.behind):
-        lines.append([(one_line(verdict.fabric, _TEXT), MUTED)])
     return [[edge, *line] for line in stacked(lines, width - len(edge[0]), 2)]
 
 
-def _named_by(board: JobBoard, place: JobPlace) -> Lines:
-    naming = {one_line(one.name, 20): one.suspects for one in board.verdict.sources if one.suspects}
-    agree = [name for name, suspects in naming.items() if place.rank in {other.rank for other in suspects}]
-    others = [f"{name} names {ranks_of(suspects)}" for name, suspects in naming.items() if name not in agree]
-    lines: Lines = [[(f"named by {', '.join(agree)}", MUTED)]] if agree else []
-    return [*lines, [(f"but {', '.join(others)}", "$warning")]] if others else lines
+def stack_lines(board: JobBoard, width: int, glyphs: Glyphs, *, whole: bool = False) -> Lines:
+    """Return the prefix tree of the stacks, a line for each branch or, if ``whole``, for each function."""
+    behind = {place.rank for place in board.verdict.behind}
+    lines: Lines = []
+    for branch in board.verdict.stacks:
+        style = f"$tone-{board.style.key}" if behind and set(branch.ranks) <= behind else ""
+        # The innermost functions are those that count.
+        brief = (branch.lines(most) for most in range(4, 0, -1))
+        texts = branch.lines(None) if whole else min(brief, key=lambda lines: max(0, len(lines[0]) - width))
+        lines += [clipped([(text, style)], width, glyphs.ellipsis) for text in texts]
+    most = len(lines) if whole else _MOST_BRANCHES
+    return [*lines[:most], *([[(f"and {len(lines) - most} more", MUTED)]] if len(lines) > most else [])]
 
 
 def steps_of(board: JobBoard) -> list[str]:
@@ -420,14 +429,22 @@ def steps_of(board: JobBoard) -> list[str]:
 
 
 def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
-    sources = board.verdict.sources
+    """Return what each source shows; the name of one that names the rank at fault is bold, what is old is dim."""
+    verdict = board.verdict
+    numbers = {place.rank for place in verdict.behind}
+    # The stacks are a tree of their own.
+    sources = [one for one in verdict.sources if not (verdict.stacks and one.name == "stacks")]
+    if verdict.fabric and verdict.bad and not any(verdict.fabric in one.text for one in sources):
+        sources.append(SourceReading("fabric", verdict.fabric, "", 0.0))
     label = min(16, max((len(one.name) for one in sources), default=0) + 2)
     lines: Lines = []
     for one in sources:
-        age = board.verdict.at - one.at
-        when = f"  {clock_text(age)} ago" if one.at and age > 2 else ""
+        age = verdict.at - one.at if one.at else 0.0
+        old = age > _OLD
+        names = numbers & {place.rank for place in one.suspects}
         name, text = f"{one_line(one.name, 20):<{label}}", one_line(one.text, _TEXT) or "-"
-        lines += wrapped([(name, "bold"), (text, ""), (when, MUTED)], width, label)
+        parts: Line = [(name, "bold" if names else MUTED), (text, MUTED if old else "")]
+        lines += wrapped([*parts, (f"  {clock_text(age)} ago" if old else "", MUTED)], width, label)
         if blind and one.blind:
             lines += wrapped([(" " * label, ""), (f"but {one_line(one.blind, _TEXT)}", MUTED)], width, label)
     return lines
@@ -435,12 +452,12 @@ def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
 
 def traffic_lines(board: JobBoard, width: int) -> Lines:
     lines: Lines = [traffic_of(board, *one.ends) for one in board.traffic]
-    return stacked(lines or [[(_NO_TRAFFIC, MUTED)]], width, 2)
+    return stacked(lines, width, 2)
 
 
 def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.0) -> Lines:
     label, tail = 15, 17
-    steps = max(8, min(30, width - label - tail))
+    steps = max(8, min(60, width - label - tail))
     blocks = glyphs.blocks
     lines: Lines = []
     for rate in board.rates(steps, seconds / steps):
@@ -491,12 +508,15 @@ def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
 
 
 def board_parts(
-    board: JobBoard, width: int, glyphs: Glyphs, steps: Lines, *, blind: bool = True
+    board: JobBoard, width: int, glyphs: Glyphs, steps: Lines, *, blind: bool = True, whole: bool = False
 ) -> list[tuple[str, Lines]]:
     """Return the parts of the text about a job, each with its heading; ``steps`` are its next steps."""
     behind = behind_lines(board, width, glyphs) + steps
+    if board.verdict.bad:
+        behind += wrapped([("save this before you kill it: ", MUTED), ("e", "bold $primary")], width, 2)
     return [
         ("who is behind", behind or [[("nobody: no rank holds the others up", MUTED)]]),
+        ("stacks", stack_lines(board, width, glyphs, whole=whole)),
         ("ranks", group_lines(board, width, glyphs)),
         ("evidence", evidence_lines(board, width, blind=blind)),
         ("rates", rate_lines(board, width, glyphs)),
@@ -507,5 +527,5 @@ def board_parts(
 def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
     steps: Lines = [[(f"next: {one_line(step, _TEXT)}", "")] for step in steps_of(board)]
     lines = wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2)
-    lines += [line for _, part in board_parts(board, width, glyphs, steps) for line in part]
+    lines += [line for _, part in board_parts(board, width, glyphs, steps, whole=True) for line in part]
     return "\n".join(plain(line).rstrip() for line in lines) + "\n"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.job.job_verdict import JobState
 from fabtui.diagnosis.job.logs.iteration_times import IterationTimes
 from fabtui.diagnosis.job.logs.job_logs import LogFile, Stream
 from fabtui.diagnosis.job.logs.report import JobReport, NodeRow, Verdict
@@ -28,8 +29,6 @@ TAIL_LINES: dict[Stream, int] = {"out": 3, "err": 1, "gpu": 0}
 #: Nodes from which those that are alike share a line, and iterations that are listed.
 _FOLD_FROM = 9
 _ITERATIONS = 5
-#: Number of iterations without a slow one from which they were even since the start.
-_ENOUGH = 5
 _SPARK = 24
 _GIB = 1 << 30
 #: Headings of the table of nodes, those that a narrow screen leaves out last.
@@ -158,15 +157,6 @@ def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:
     return parts
 
 
-def _alone(report: JobReport) -> str:
-    """Return that logs do not show a rank that has been slow since the start, with the command that does; or ""."""
-    times, status = report.facts.logs.iterations, report.status
-    if status.stage != "running" or times.slow or len([one for one in times.all if one.seconds is not None]) < _ENOUGH:
-        return ""
-    text = "even since the start; an iteration takes as long as its slowest rank, which logs alone do not show;"
-    return f"{text} fabtui hang {status.job} compares the ranks"
-
-
 def _spark(times: IterationTimes, glyphs: Glyphs) -> str:
     blocks = glyphs.blocks
     values = [one.seconds for one in times.all if one.seconds is not None and not one.first][-_SPARK:]
@@ -239,14 +229,14 @@ def _number(file: LogFile, report: JobReport) -> int:
 def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
     glyphs = Glyphs(ascii_only)
     lines: Lines = wrapped(title_line(report), width, 2)
+    if (running := report.running) is not None and running.state is not JobState.UNKNOWN:
+        lines += wrapped([(f" {one_line(running.sentence, 1000)}", "")], width, 3)
     for finding in report.findings:
         lines += finding_lines(finding, width, glyphs)
     table = table_lines(report, width, glyphs)
     lines += [[], *table] if table else []
     iterations = iteration_line(report, glyphs)
     lines += [[], *wrapped(iterations, width, 11)] if iterations else []
-    if alone := _alone(report):
-        lines += wrapped([(" compared  ", MUTED), (one_line(alone, 400), "")], width, 11)
     lines += setting_lines(report, width)
     lines += tail_lines(report, width, glyphs)
     unread = [wrapped([(" could not be read: ", ""), (text, "")], width, 4) for text in report.unread]

@@ -18,7 +18,7 @@ WINDOW = 10.0
 #: Phases that run in rounds.
 _IN_ROUNDS = ("p2p", "world")
 #: Phases that are not named after tests.
-_PHASES = {"look": "probing nodes", "ranks": "starting ranks", "reach": "TCP between ranks"}
+_PHASES = {"look": "probing nodes", "ranks": "starting ranks", "reach": "TCP between ranks", "bisect": "searching"}
 
 
 class Pace:

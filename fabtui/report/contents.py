@@ -37,7 +37,7 @@ from fabtui.report.imported_output import reading_section
 from fabtui.report.preflight import preflight_blocks
 from fabtui.report.problems import entries, jitter, not_in_findings, not_tested
 from fabtui.report.session_diff import change_blocks
-from fabtui.report.session_notes import carrier_block, job_blocks, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, host_links, job_blocks, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
@@ -177,7 +177,9 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     yield Section("collectives", "Collectives", [*collective_blocks(one)], folded=True)
     yield Section("comparison", "A/B comparison", [*comparison(model)])
     sentences = [*map(Paragraph, (*mesh_lines(model), *networks(model))), *carrier_block(one, every_pair=False)]
-    yield Section("layers", "Layers", [*layer_panels(one), *sentences, *storage(model)], folded=True)
+    yield Section(
+        "layers", "Layers", [*layer_panels(one), *sentences, *host_links(model), *storage(model)], folded=True
+    )
     if one.preflight.table.nodes or one.preflight.missing:
         yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)], folded=True)
     hardware = all_parts(model)

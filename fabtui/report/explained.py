@@ -26,7 +26,7 @@ from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.nodeset import count
 from fabtui.paths import is_file_or_folder
-from fabtui.report.document import Block, Entry, Items, Panel, Paragraph, Table
+from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.problems import problems
 from fabtui.sanitize import one_line
@@ -69,6 +69,8 @@ _MOST_CAUSES = 5
 _MOST_RANKS = 8
 #: Maximum number of kinds of values that are listed as judged.
 _MOST_JUDGED = 3
+#: Maximum number of branches of the stacks.
+_MOST_BRANCHES = 64
 _MOST_UNKNOWN = 5
 
 #: Names of texts, and the texts.
@@ -327,6 +329,8 @@ def _waiting(result: Result) -> Iterator[Block]:
         hangs = "the job hangs" if result.values.get("hangs") else "where it waits"
         head = "a rank is behind" if behind else problem or hangs
         yield _fields(f"{head}: {result.title.partition(':')[0]}", rows)
+        if tree := [f"  {line}" for line in result.values.get("tree", ())]:
+            yield Lines("stacks", tree[:_MOST_BRANCHES])
 
 
 def diagnosis_blocks(result: Result) -> list[Block]:

@@ -24,6 +24,8 @@ from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
 
+#: Maximum number of lines of stacks.
+_MOST_STACKS = 64
 #: Maximum number of networks that are named.
 _MOST = 8
 #: Width of lists of pairs.
@@ -148,7 +150,7 @@ def carrier_block(one: Diagnosis, every_pair: bool) -> Iterator[Block]:
 
 
 def storage(model: Model) -> Iterator[Table]:
-    rows, files, together = [], [], []
+    rows, files, together, curve = [], [], [], None
     for record in model.nodes.values():
         value = record.probe_results.get("storage")
         if value is None:
@@ -156,16 +158,39 @@ def storage(model: Model) -> Iterator[Table]:
         files.append(text(value.get("path")) or "")
         rates = [number(value.get(name)) for name in ("alone", "together")]
         together += [rate for rate in rates[1:] if rate is not None]
+        curve = curve or value.get("curve")
         how = [text(value.get(name)) or "" for name in ("how", "filesystem", "problem", "error")]
         cells = ["-" if rate is None else f"{rate:.0f}" for rate in rates]
         rows.append([record.name, *cells, one_line(", ".join(word for word in how if word), 160)])
     if not rows:
         return
     where = next((one_line(file, 200) for file in files if file), "")
-    title = f"storage, MB/s: sequential read of {where}" if where else "storage"
+    title = f"storage, MB/s: read of {where}" if where else "storage"
     notes = [f"all nodes at once: {sum(together):.0f} MB/s"] if together else []
+    points = [point for point in curve if _is_point(point)] if isinstance(curve, list) else []
+    if points:
+        texts = [f"{many:.0f}: {rate:.0f} MB/s" + (f", {ops:.0f} files/s" if ops else "") for many, rate, ops in points]
+        notes.append(f"by number of nodes at once: {'; '.join(texts)}")
     table = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
     yield shortened(table, "nodes", "--json has them all")
+
+
+def host_links(model: Model) -> Iterator[Table]:
+    """Yield what each GPU shows by itself."""
+    names = {"h2d": 1e9, "d2h": 1e9, "both": 1e9, "own": 1e9, "product": 1e12, "h2d_lag": 1e-6, "d2h_lag": 1e-6}
+    rows = [["", "from host", "to host", "both", "own memory", "product", "lag from", "lag to"]]
+    rows += [["", *["GB/s"] * 4, "TFLOP/s", "us", "us"]]
+    for record in model.nodes.values():
+        for gpu in dicts((record.probe_results.get("hostlink") or {}).get("gpus")):
+            values = [number(gpu.get(name)) for name in names]
+            cells = ["-" if v is None else f"{v / unit:.3g}" for v, unit in zip(values, names.values(), strict=True)]
+            rows.append([one_line(f"{record.name}:{gpu.get('index')}", 60), *cells])
+    if len(rows) > 2:
+        yield shortened(Table("each GPU alone, results checked", rows), "GPUs", "--json has them all")
+
+
+def _is_point(point: object) -> bool:
+    return isinstance(point, list) and len(point) == 3 and all(number(value) is not None for value in point)
 
 
 def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
@@ -174,6 +199,9 @@ def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
 
 
 def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
+    if verdict.stacks:
+        tree = [f"  {line}" for branch in verdict.stacks for line in branch.lines()]
+        yield Lines("stacks", tree[:_MOST_STACKS])
     if verdict.ranks:
         rows = _folded(verdict) if len(verdict.ranks) >= _FOLD_FROM else [*map(_rank, verdict.ranks)]
         kept = filled(rows, ("",))
@@ -181,6 +209,8 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
         yield Table("ranks", [[row[at] for at in kept] for row in (_HEADINGS, *rows)], left)
     lines = []
     for source in verdict.sources:
+        if verdict.stacks and source.name == "stacks":
+            continue
         blind = f"; but {source.blind}" if source.blind else ""
         lines.append(one_line(f"{source.name}: {source.text or 'nothing'}{blind}", 1000))
     if verdict.fabric and not any(verdict.fabric in source.text for source in verdict.sources):

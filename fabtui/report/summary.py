@@ -23,7 +23,7 @@ from fabtui.report.grid import grids
 from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import jitter, not_tested, problems
-from fabtui.report.session_notes import carrier_block, evidence_blocks, mesh_lines, networks, nodes, storage
+from fabtui.report.session_notes import carrier_block, evidence_blocks, host_links, mesh_lines, networks, nodes, storage
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
 
@@ -59,6 +59,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     yield from (shortened(table, "rows") for table in comparison(model))
     yield Lines("", [*mesh_lines(model), *networks(model)])
     yield from carrier_block(one, every_pair=shown is not None and shown.layers is None)
+    yield from host_links(model)
     yield from storage(model)
     yield from jitter(one)
     yield from before_tests(one.preflight, signs)

@@ -13,6 +13,8 @@ from fabtui.nodeset import check_name, expand, expand_listed
 from fabtui.scheduler import slurm
 from fabtui.scheduler.base import Allocation, ask
 
+#: Pods for which a kubectl each is good enough.
+_FEW_PODS = 32
 #: Bytes of a node file that are read.
 _MOST = 8 << 20
 _PATH = "jsonpath={range .items[*]}{.metadata.name}|{.status.phase}|{.spec.nodeName}{'\\n'}{end}"
@@ -110,5 +112,6 @@ def pods(text: str, option: str) -> Pods:
         raise InputError(f"{option}: no pod runs in {namespace} with {selector}" + (f" ({waiting})" if waiting else ""))
     names = tuple(check_name(name, option) for name, _ in running)
     hosts = ", ".join(f"{name} on {host}" for name, host in running[:4]) + (", ..." if len(running) > 4 else "")
-    allocation = Allocation(f"pods {text}", names, f"kubectl; {hosts}")
+    costly = "; each pod takes 45 MB here: --transport kubernetes takes none" if len(names) > _FEW_PODS else ""
+    allocation = Allocation(f"pods {text}", names, f"kubectl; {hosts}{costly}")
     return Pods(allocation, f"kubectl exec -i --namespace={shlex.quote(namespace)} {{node}} --")

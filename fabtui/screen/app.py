@@ -83,6 +83,7 @@ VIEWS: dict[ViewName, str] = {
     "topology": "topology:TopologyScreen",
     "settings": "settings:SettingsScreen",
     "history": "history:HistoryScreen",
+    "bisect": "bisection:BisectionScreen",
 }
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
@@ -569,15 +570,16 @@ class FabricApp(TerminalApp[int]):
             return
         if name in VIEWS:
             self.open_once(part(f"screen.views.{VIEWS[name]}")())
-        elif name == "job" and self.job() is not None:
-            self.open_once(part("screen.views.job:RanksScreen")())
+        elif name == "job" and self.job() is not None and not (self.screen is self.main and self.layer is Layer.JOB):
+            self.return_to(self.main)
+            self.main.action_layer(Layer.JOB)
         elif name != "jobs" and (monitor := self.feed.job_monitor()) is not None:
             self.open_once(part("screen.views.job:JobScreen")(monitor))
         elif self.feed.can_test:
             self.open_once(part("screen.views.job:JobsScreen")())
         else:
             # The jobs of this machine have nothing to do with those of a recording.
-            self.notify("this recording has no job" if name == "job" else "this recording has no logs of a job")
+            self.notify("this recording has no " + ("logs of a job" if self.job() is not None else "job"))
 
     def run_step_of(self, finding: Finding) -> None:
         self.open_view("findings")
@@ -671,7 +673,11 @@ class FabricApp(TerminalApp[int]):
 
     @work(name="csv", exit_on_error=False)
     async def action_csv(self) -> None:
-        await part("screen.app_actions:write_rows")(self)
+        if self.screen is self.main and self.layer is Layer.JOB:
+            # Results of tests are no evidence about a job.
+            self.action_report()
+        else:
+            await part("screen.app_actions:write_rows")(self)
 
     def action_report(self) -> None:
         self.write_report(Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.html", time.gmtime())).absolute())

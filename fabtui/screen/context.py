@@ -68,7 +68,7 @@ class StartSection(NamedTuple):
 
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs", "settings", "history"]
+ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs", "settings", "history", "bisect"]
 Severity = Literal["information", "warning", "error"]
 
 

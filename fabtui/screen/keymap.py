@@ -27,10 +27,11 @@ _OWNERS = (
     *("widgets.event_log:EventLog", "views.pair:PairScreen", "views.node:NodeScreen"),
     *("views.detail_base:SteppedScreen", "views.findings:FindingsScreen", "views.nodes:NodesScreen"),
     *("views.nodes:NodesTable", "views.history:HistoryScreen", "views.history:HistoryTable"),
+    "views.bisection:BisectionScreen",
     *("views.topology:TopologyScreen", "views.topology:TopologyTree", "views.help:HelpScreen"),
     *("views.detail_base:TitledScreen", "views.settings:SettingsScreen", "views.settings:SettingsTable"),
     *("views.detail_base:DetailScreen", "views.dialogs:ConfirmScreen", "views.dialogs:LoginQuestionScreen"),
-    *("views.job:RanksScreen", "views.job:JobScreen", "views.job:JobsScreen", "views.job:JobsTable"),
+    *("views.job:JobScreen", "views.job:JobsScreen", "views.job:JobsTable"),
     *("views.job:JobTable", "views.job:JobLogScreen", "views.detail_base:RunScreen", "views.jump:JumpScreen"),
     *("views.command_line:CommandLine", "widgets.prompt:Prompt", "start_app:StartApp"),
 )

@@ -84,6 +84,7 @@ VIEW_KEYS = (
     shortcut("N", "app.node(1)", "main.column-node", "show the node of the column"),
     shortcut("T", "app.view('topology')", "main.topology", "show domains, leaf switches, rails and nodes as a tree"),
     shortcut("H", "app.view('history')", "main.history", "show what earlier sessions saw of each component"),
+    shortcut("B", "app.view('bisect')", "main.bisect", "search by halves for what makes a collective slow"),
     shortcut("J", "app.view('job')", "main.job", "show the job whose nodes these are"),
     shortcut("v", "app.list", "main.list", "switch between the list of worst pairs and the grid", "list"),
     shortcut("L", "app.log", "main.log", "enlarge or shrink the event log", "log"),

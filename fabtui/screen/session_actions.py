@@ -62,6 +62,15 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
     context.run_worker(report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 
+def bisect(context: AppContext) -> None:
+    if (feed := testable(context, "nothing is searched")) is None:
+        return
+    if context.model.phase.name != "done":
+        context.notify("a search can start when this sweep is over")
+        return
+    context.run_worker(report(context, feed.bisect()), "bisect", exit_on_error=False)
+
+
 def sweep(context: AppContext) -> None:
     if (feed := testable(context, "")) is not None:
         context.notify("running the sweep again")
@@ -72,6 +81,15 @@ def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
     if (feed := testable(context, "")) is not None:
         context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
         context.run_worker(report(context, feed.look(nodes)), "look", exit_on_error=False)
+
+
+async def ask_job(context: AppContext) -> None:
+    """Ask the nodes for what is not read each second: stacks, dumps, kernel reports; the verdict then includes it."""
+    if context.feed is None or not context.feed.can_test:
+        context.notify("the nodes of a recording cannot be asked", severity="warning")
+        return
+    context.notify("asking the nodes for stacks, dumps and kernel reports")
+    await report(context, context.feed.ask_job())
 
 
 def watch(context: AppContext) -> None:

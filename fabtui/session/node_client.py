@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from fabtui.session.fact_store import FactStore
 from fabtui.transport.link import Link, LinkLost, Message
 from fabtui_node import registry
 
@@ -44,11 +45,13 @@ def fail(future: asyncio.Future[Message], error: ProbeFailed) -> None:
 class NodeClient:
     """Client of one node with an open link; `lost` is why the link ended, or None.
 
-    With ``read_only`` it refuses what is not passive. Commands are checked by those who run them.
+    With ``read_only`` it refuses what is not passive. Commands are checked by those who run them. With ``facts`` the
+    node sends digests of large values first.
     """
 
-    def __init__(self, link: Link, *, read_only: bool = False) -> None:
+    def __init__(self, link: Link, *, read_only: bool = False, facts: FactStore | None = None) -> None:
         self.link = link
+        self._facts = facts
         self._read_only = read_only
         self.node = link.node
         self.lost: LinkLost | None = None
@@ -146,7 +149,7 @@ class NodeClient:
                 on_part(value)
         elif not future.done():
             if message.get("ok") is True and isinstance(value, dict):
-                future.set_result(value)
+                future.set_result(message)
             else:
                 error = message.get("error")
                 error = error if isinstance(error, dict) else {}
@@ -162,16 +165,31 @@ class NodeClient:
             raise ProbeFailed("lost", self.lost.text)
         if self._read_only and not (registry.PROBES[name].passive or name == "command"):
             raise ProbeFailed("refused", f"the session is read-only, and {name} is not passive")
-        number = next(self._ids)
+        request: Message = {"t": "probe", "name": name, "args": args, "deadline": deadline}
+        if self._facts is None:
+            return (await self._ask(request, on_part))["value"]  # type: ignore[no-any-return]
+        answer = await self._ask({**request, "digest": True}, on_part)
+        digests = answer.get("digests")
+        if not isinstance(digests, dict):
+            return answer["value"]  # type: ignore[no-any-return]
+
+        async def further(keys: Sequence[str]) -> Message:
+            return (await self._ask({**request, "of": answer["id"], "want": list(keys)}, None))["value"]  # type: ignore[no-any-return]
+
+        texts = {str(key): str(text) for key, text in digests.items()}
+        return {**answer["value"], **await self._facts.complete(texts, further)}
+
+    async def _ask(self, request: Message, on_part: OnPart | None) -> Message:
+        number, deadline = next(self._ids), request["deadline"]
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._probes[number] = (future, on_part)
         try:
             # Outside the deadline: the probe's modules may have to be sent first. The link has its own deadline.
-            await self.link.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
+            await self.link.send({**request, "id": number})
             async with asyncio.timeout(deadline + GRACE):
                 return await future
         except TimeoutError:
-            raise ProbeFailed("timeout", f"{name} returned nothing within {deadline:.0f} s") from None
+            raise ProbeFailed("timeout", f"{request['name']} returned nothing within {deadline:.0f} s") from None
         except LinkLost as lost:
             raise ProbeFailed("lost", lost.text) from None
         finally:

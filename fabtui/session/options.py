@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fabtui.transport.connector import ConnectorOptions
+from fabtui.transport.framed_link import Limits
 from fabtui_node.registry import DEFAULT
 
 #: Time (s) without output after which a job counts as silent where ``--idle`` is not given.
 USUAL_IDLE = 180.0
 #: Options of this machine, or of this part of a session.
-_NOT_RECORDED = ("record", "resumed", "history", "query", "probe_folder")
+_NOT_RECORDED = ("record", "resumed", "history", "query", "probe_folder", "manifest")
 #: Options that are those of the connector as well.
 _SHARED = (
     *("transport", "ssh_config", "remote_python", "host_key_policy", "connect_timeout", "lease", "fallback", "job"),
-    *("placements", "srun_tree", "via", "wrap"),
+    *("placements", "manifest", "via", "wrap"),
 )
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
 MIB = 1024 * 1024
+#: Heartbeats of all nodes per second from which on each node has fewer.
+_BEATS = 256
 #: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
 DEFAULT_BYTES = {"gloo": 4 * MIB}
 USUAL_BYTES = 256 * MIB
@@ -49,15 +52,14 @@ class SessionOptions:
     timeout: float = 10.0  #: Deadline of one test (s); a dead pair costs this much.
     warmup: int = 2  #: Iterations before timing begins.
     iters: int = 20  #: Maximum number of timed iterations; fewer if they take long.
-    transport: Literal["ssh", "openssh", "local", "srun", "via"] = "ssh"
+    transport: Literal["ssh", "openssh", "local", "srun", "via", "flux", "mpirun", "kubernetes"] = "ssh"
     fallback: str = ""  #: Transport for nodes that ``transport`` does not reach, or "".
     origin: str = ""  #: One line with the nodes and where their names are from, or "".
     job: str = ""  #: The job or jobs of Slurm whose nodes these are, or "".
     query: JobQuery | None = None  #: What is asked about the job in the view of jobs, or None for the defaults.
     #: Options of srun that select the job and the node, by node; empty outside of Slurm.
     placements: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Whether one srun starts the node sides of many nodes; ``auto``: from 128 nodes on.
-    srun_tree: Literal["auto", "on", "off"] = "auto"
+    manifest: str = ""  #: Text of the manifest of a Job of Kubernetes, for the transport ``kubernetes``.
     via: str = ""  #: Command line of a launcher with ``{node}``, for the transport ``via``.
     wrap: str = ""  #: Command line on each node in front of the node side, or "".
     ssh_config: Path | None = None  #: An ssh_config file instead of the user's, or None.
@@ -75,8 +77,8 @@ class SessionOptions:
     all_gpus: bool = False  #: Whether GPUs that jobs of other users hold are tested.
     force: bool = False  #: Whether GPUs in use by other processes are tested.
     layers: tuple[str, ...] = ALL_LAYERS  #: Which layers of pairs are tested: ``world``, ``p2p``.
-    #: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
-    mode: Literal["auto", "quick", "sampled", "full"] = "auto"
+    #: Which pairs are tested: ``auto``, ``quick``, ``adaptive``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
+    mode: Literal["auto", "quick", "adaptive", "sampled", "full"] = "auto"
     isolated: bool = False  #: Whether one pair is tested at a time, with no other traffic.
     both: bool = False  #: Whether pairs are also tested both ways at once.
     sizes: tuple[int, ...] = ()  #: Message sizes of p2p, ascending; empty: ``bytes`` alone.
@@ -89,6 +91,8 @@ class SessionOptions:
     engine: Literal["auto", "nccl", "gloo"] = "auto"
     #: Share of its link limit below which what is usual in a class is reported; None: by transport.
     limit_share: float | None = None
+    bisect: bool = False  #: Whether a search by halves follows the first sweep.
+    bisect_below: float | None = None  #: Busbw (GB/s) below which a group is slow in it; None: compared with others.
     confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.
     fail_on_past: bool = False  #: Whether what was bad and no longer is counts for the exit code.
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
@@ -96,7 +100,8 @@ class SessionOptions:
     read_only: bool = False  #: Whether only passive probes run, and no command that may change something.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
     master: tuple[str, int] | None = None  #: Host and port that each node tries to connect to in a preflight, or None.
-    storage_path: str = ""  #: The file on the nodes that the probe ``storage`` reads.
+    storage_path: str = ""  #: The file, or folder of small files, on the nodes that the probe ``storage`` reads.
+    soak: float = 0.0  #: Time (s) of loading links and GPUs after the sweep; 0: none.
     perftest_options: tuple[str, ...] = ()  #: Further options of the tools of the probe ``perftest``, checked.
     #: Pairs tested per second while the session watches; None: derived from the number of endpoints.
     watch_rate: float | None = None
@@ -131,4 +136,9 @@ class SessionOptions:
 
 def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
     """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
-    return ConnectorOptions(**({name: getattr(options, name) for name in _SHARED} | more))
+    # A few hundred heartbeats per second in all, and at least two per lease.
+    beat = max(Limits().heartbeat, min(0.4 * options.lease, len(options.hosts) / _BEATS))
+    shared = {name: getattr(options, name) for name in _SHARED} | {
+        "limits": Limits(heartbeat=beat, frozen=max(Limits().frozen, options.lease))
+    }
+    return ConnectorOptions(**(shared | more))

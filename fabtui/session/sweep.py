@@ -19,15 +19,18 @@ from fabtui.model.facts.node_view import Entry
 from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import DEAD, Verdict
+from fabtui.model.schedule import mode_for
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.communicator_cache import needed
 from fabtui.session.measure.external_tools import PairTools
 from fabtui.session.measure.group_tests import Group, groups_of
+from fabtui.session.measure.host_link import HostLinks
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.measurement_runner import MeasurementRunner
 from fabtui.session.measure.one_way import OneWay
 from fabtui.session.measure.ping_mesh import PingMesh, Target, addresses_of, targets_between
+from fabtui.session.measure.soak import Soak
 from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient
 from fabtui.session.options import MIB, SessionOptions
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from fabtui.session.running_job.monitor import JobMonitor
     from fabtui.session.running_job.observer import JobObserver
 
+#: Tests that need ranks.
+RANKED = ("p2p", "all_reduce", "hostlink")
 #: Maximum time (s) that tests wait for a probe beside them; usually less.
 PROBE_PATIENCE = 1.0
 #: Maximum time (s) that started ranks wait for slower nodes, which are tested later.
@@ -110,7 +115,7 @@ class Sweep:
             self._admissions[node] = admission
             if admission.note and node not in gone:
                 notes[node] = admission.note
-                self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
+                self._pump.log("warning" if self._wants(*RANKED) else "info", admission.note, node)
         self.context.endpoints += added
         self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
 
@@ -120,7 +125,7 @@ class Sweep:
         No GPU is touched. A process that turns out to be the wrong one is replaced when the ranks start.
         """
         options = self._options
-        if options.read_only or options.preflight_only or not self._wants("p2p", "all_reduce"):
+        if options.read_only or options.preflight_only or not self._wants(*RANKED):
             return
         if self._engine is not None:
             engine = self._engine.name
@@ -194,7 +199,11 @@ class Sweep:
             for probe in registry.probes_in("finish"):
                 longer.create_task(self._run_probe(new, probe))
             longer.create_task(self.runner.counters.settle(1.0))
-        if self._wants("p2p", "all_reduce"):
+        if self._options.soak and self._wants(*RANKED):
+            await Soak(self.context, self.runner).run(self.alive([*old, *new]), self._options.soak)
+            self.runner.counters.border("soak")
+            await self._run_probe([*old, *new], "gpus")
+        if self._wants(*RANKED):
             await self.cool()
             await self._report_carriers()
 
@@ -237,7 +246,7 @@ class Sweep:
             self._pump.emit(PlanUpdate(arms=[name for name, _ in arms]))
         starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
-            if self._wants("p2p", "all_reduce"):
+            if self._wants(*RANKED):
                 starts = self._start_ranks([*old, *new], dict(arms[0][1]), probes)
                 group.create_task(self._ranks_settled(starts))
             if self._wants("ping", "udp"):
@@ -245,6 +254,8 @@ class Sweep:
             self._note_starting(starts)
         self.runner.counters.border("ping")
         for probe in registry.OPTIONAL:
+            if probe == "hostlink":
+                continue
             if self._wants(probe) and probe == "storage":
                 await StorageRead(self._pump, self.clients, self._options.storage_path).run(self.alive(new))
             elif self._wants(probe):
@@ -253,13 +264,21 @@ class Sweep:
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
-        # The pairs of a quick sweep follow from the NVLink domains.
-        first = {"nvlink", DOMAIN_PROBE} if self._options.mode == "quick" else {"nvlink"}
+        # The pairs of a sweep of few pairs follow from the NVLink domains.
+        few = mode_for(self._options.mode, len(self.context.endpoints)) in ("quick", "adaptive")
+        first = {"nvlink", DOMAIN_PROBE} if few else {"nvlink"}
         await asyncio.wait([tasks[probe] for probe in first], timeout=PROBE_PATIENCE)
         if starts:
             for probe in registry.probes_in("load"):
                 longer.create_task(self._run_probe([*old, *there], probe))
             await self._run_arms(arms, there, [node for node in old if node not in late], probes)
+        if starts and self._wants("hostlink"):
+            async with asyncio.TaskGroup() as group:
+                # Clocks, power and temperature meanwhile.
+                group.create_task(self._run_probe([*old, *there], "gpuload"))
+                group.create_task(HostLinks(self.context).run(self.alive(there)))
+            # Memory errors that came with it.
+            await self._run_probe(there, "gpus")
         if late:
             self._pump.log("info", f"now with {', '.join(late)}, whose ranks were late")
             await asyncio.wait([starts[node] for node in late])
@@ -461,6 +480,15 @@ class Sweep:
             self._note_starting(self._start_ranks(sorted(nodes), {}, group))
         self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
         await self.runner.pairs_alone(pairs)
+        await self.cool()
+
+    async def bisect(self) -> None:
+        """Search by halves for what makes a collective over all ranks slow or fail."""
+        async with asyncio.TaskGroup() as group:
+            self._note_starting(self._start_ranks(self.alive(self.clients), {}, group))
+        self._pump.emit(PhaseStart(name="bisect", total=0))
+        with self.runner.counters.sampling():
+            await self.runner.bisect()
         await self.cool()
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:

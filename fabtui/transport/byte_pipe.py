@@ -166,16 +166,17 @@ async def wait_gone(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait_for(process.wait(), _GONE)
 
 
-async def output_of(words: Sequence[str], within: float) -> tuple[int | None, bytes, bytes]:
-    """Run a program without input for at most some seconds; return its status, output and errors.
+async def output_of(words: Sequence[str], within: float, text: bytes = b"") -> tuple[int | None, bytes, bytes]:
+    """Run a program for at most some seconds, with a text as its input; return its status, output and errors.
 
     Raises:
         OSError: It cannot be started, or it was killed at its deadline (`TimeoutError`).
     """
     null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=pipe, stderr=pipe)
+    given = pipe if text else null
+    process = await asyncio.create_subprocess_exec(*words, stdin=given, stdout=pipe, stderr=pipe)
     try:
-        output, errors = await asyncio.wait_for(process.communicate(), within)
+        output, errors = await asyncio.wait_for(process.communicate(text or None), within)
     finally:
         if process.returncode is None:
             kill(process)

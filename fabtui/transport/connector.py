@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
@@ -36,6 +36,7 @@ from fabtui.transport.launcher import (
 )
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.login_answers import Ask, LoginAnswers
+from fabtui.transport.node_starter import NodeStarter
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config import (
@@ -49,16 +50,15 @@ from fabtui.transport.ssh_config import (
     no_ssh,
     policy_for,
 )
-from fabtui.transport.step_tree import StepTree
+from fabtui.transport.starters import STARTERS
 
 if TYPE_CHECKING:
     from fabtui.transport.connection import Login
     from fabtui.transport.jump_hosts import Logins
 
 
-TreeOption = Literal["auto", "on", "off"]
-#: Number of nodes of a job from which on one srun starts many node sides.
-TREE_FROM = 128
+#: Most nodes that get a launcher process each, srun or kubectl; one call starts more of them.
+MOST_APART = 32
 _FILES_WANTED = 16384
 #: An optional module of asyncssh.
 _X509 = "asyncssh.crypto.x509"
@@ -76,8 +76,8 @@ class ConnectorOptions:
     job: str = ""  #: The Slurm job or jobs whose nodes these are, or "".
     #: Options of srun that select the job and the node, by node.
     placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Whether one srun starts the node sides of many nodes; ``auto``: from `TREE_FROM` nodes on.
-    srun_tree: TreeOption = "auto"
+    most_apart: int = MOST_APART  #: Most nodes of a job of Slurm that get an srun each.
+    manifest: str = ""  #: Text of the manifest of a Job of Kubernetes (docs/scale.md).
     via: str = ""  #: Command line of a launcher, with ``{node}``.
     #: Returns which GPUs of a node may be used (`fabtui_node.runtime.supervisor.limit_gpus`), or None for all of them.
     gpus: Callable[[str], Awaitable[Mapping[str, object] | None]] | None = None
@@ -115,7 +115,7 @@ class Connector:
         self._boot = bootstrap.marked(bootstrap.BOOT, secrets.token_hex(4))
         self._noticed: set[str] = set()
         self.gates = Gates(options.handshakes, options.direct_handshakes)
-        self.step_tree = self._made_tree(options)
+        self.starter = self._made_starter(options)
         self._resolver = Resolver(options.ssh_config)
         self._dialer = Dialer()
         self._logins: Logins | None = None
@@ -131,24 +131,22 @@ class Connector:
 
     async def close(self) -> None:
         """Close what the links share. Their owners close the links first."""
-        if self.step_tree is not None:
-            await self.step_tree.close()
+        if self.starter is not None:
+            await self.starter.close()
         if self._logins is not None:
             await self._logins.close()
         await self._dialer.close()
         await self._resolver.close()
         await self._cargo.close()
 
-    def _made_tree(self, options: ConnectorOptions) -> StepTree | None:
-        count = TREE_FROM if options.srun_tree == "auto" else 2
+    def _made_starter(self, options: ConnectorOptions) -> NodeStarter | None:
+        name = next((name for name in (options.transport, options.fallback) if name in STARTERS), "")
         # A wrapper, such as a container, may neither pass the environment on nor have the network of the node.
-        if options.srun_tree == "on" and options.wrap:
-            self.notify("each node gets a step of its own: --srun-tree is not possible with --wrap")
-        if options.srun_tree == "off" or options.wrap or len(options.placements) < count:
+        if not name or options.wrap or (name == "srun" and len(options.placements) <= options.most_apart):
             return None
-        return StepTree(
-            *(options.job, options.placements, options.remote_python),
-            *(options.connect_timeout, options.limits.start, self.notify),
+        return NodeStarter(
+            *(name, options.job, options.placements, options.remote_python, options.connect_timeout),
+            *(options.limits.start, options.manifest, self.notify),
         )
 
     async def open(self, host: str) -> Link:
@@ -168,7 +166,8 @@ class Connector:
             link: Link = await TRANSPORTS[name].open()(self, host)
         except NodeUnreachable as refused:
             other = self.options.fallback
-            if not other or name == other or refused.kind not in _FALL_BACK or host not in self.options.placements:
+            possible = other != "srun" or host in self.options.placements
+            if not other or name == other or refused.kind not in _FALL_BACK or not possible:
                 raise
             link = await TRANSPORTS[other].open()(self, host)
             if self._transport != other:
@@ -309,13 +308,24 @@ class Connector:
             text = f"{one_line(host, 100)} is not a node of {job}, and srun starts steps on nodes of a job only"
             raise NodeUnreachable("config", text, "name the job with --jobid, or use --transport ssh")
         explain = explain_with(SRUN, options.job)
-        if (tree := self.step_tree) is not None and (called := await tree.pipe(host)) is not None:
+        if self.starter is not None and (called := await self.starter.pipe(host)) is not None:
             return await self.start(called, host, "srun", explain, "")
         words = srun_words(placement, self.command(host), options.connect_timeout)
         # The controller creates steps one after the other; how far it is, is unknown.
         async with self.gates.login("srun", lambda: False):
             pipe = await LauncherPipe.run(words, srun_environment())
             return await self.start(pipe, host, "srun", explain, "")
+
+    async def open_called(self, host: str) -> Link:
+        """Open a link that a node side makes, which one call starts with those of other nodes.
+
+        Raises:
+            NodeUnreachable: The call failed, or no process called from there.
+        """
+        pipe = await self.starter.pipe(host) if self.starter is not None else None
+        if pipe is None:
+            raise NodeUnreachable("config", f"--transport {self.options.transport} is not possible with --wrap")
+        return await self.start(pipe, host, self.options.transport, explain_end, "")  # type: ignore[arg-type]
 
     async def open_via(self, host: str) -> Link:
         """Open a link over the command line of ``--via``.

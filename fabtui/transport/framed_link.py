@@ -11,7 +11,7 @@ import msgspec
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, Tail, explain_end, last_words, shorten
 from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
-from fabtui.transport.payload import Cargo, Part
+from fabtui.transport.payload import Cargo
 from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, decode, encode, loads, marker
 
 #: Number of heartbeats that this process misses while it is suspended: it was stopped, or the machine slept.
@@ -64,7 +64,7 @@ class FramedLink(Link):
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._heard = self._ticked = self._loop.time()
+        self._heard = self._sent_at = self._ticked = self._loop.time()
         self._overslept = 0.0
         self._stood = 0.0
         self._beats: dict[int, float] = {}
@@ -74,7 +74,8 @@ class FramedLink(Link):
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
         self._carrying = asyncio.Lock()
-        self._supplied: dict[Part, asyncio.Task[None]] = {}
+        self._supplied: dict[str, asyncio.Task[None]] = {}
+        self._modules: set[str] = set()
 
     @classmethod
     async def start(
@@ -119,7 +120,8 @@ class FramedLink(Link):
         link._heard = link._loop.time()
         link._tasks.append(asyncio.create_task(link._read_loop()))
         link._ticked = link._loop.time()
-        link._beat()
+        link.beat()
+        link._ticking = link._loop.call_later(limits.heartbeat, link._watch)
         return link
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
@@ -267,7 +269,7 @@ class FramedLink(Link):
         text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
         return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         self._beats_sent += 1
         self._beats[self._beats_sent] = self._loop.time()
         self._beats.pop(self._beats_sent - _BEATS_KEPT, None)
@@ -278,7 +280,6 @@ class FramedLink(Link):
             task = asyncio.create_task(self._write_beat(encode(message)))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
-        self._ticking = self._loop.call_later(self._limits.heartbeat, self._watch)
 
     async def _write_beat(self, data: bytes) -> None:
         with contextlib.suppress(LinkLost):
@@ -297,7 +298,10 @@ class FramedLink(Link):
             self._lose("frozen", f"no answer for {silence:.0f} s although the connection is up")
         if self._lost is None:
             self._ticked = now
-            self._beat()
+            self._ticking = self._loop.call_later(tick, self._watch)
+            # What both sides sent since the latest is as good.
+            if now - self._sent_at > tick or now - self._heard > tick or self.round_trip is None:
+                self.beat()
 
     def _stood_still(self) -> str:
         """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
@@ -327,6 +331,7 @@ class FramedLink(Link):
         try:
             async with asyncio.timeout(self._limits.send), self._writing:
                 await self._pipe.write(data)
+                self._sent_at = self._loop.time()
         except TimeoutError:
             self._lose("stalled", f"the node side accepted nothing for {self._limits.send:g} s")
             raise self._gone() from None
@@ -349,7 +354,7 @@ class FramedLink(Link):
         except ProtocolError as error:
             raise ValueError(str(error)) from None
         if self._cargo is not None:
-            await self._supply(self._cargo, str(message.get("t")))
+            await self._supply(self._cargo, message)
         await self._write(data)
 
     def put(self, message: Message) -> bool:
@@ -357,12 +362,13 @@ class FramedLink(Link):
         with contextlib.suppress(Exception):
             if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
                 self._pipe.put(_encode(message))
+                self._sent_at = self._loop.time()
                 return True
         return False
 
-    async def _supply(self, cargo: Cargo, kind: str) -> None:
-        """Send ahead what a message of a kind needs and the node does not have yet."""
-        if (part := cargo.needed_by(kind)) is None:
+    async def _supply(self, cargo: Cargo, message: Message) -> None:
+        """Send ahead what a message needs and the node does not have yet."""
+        if (part := cargo.needed_by(message)) is None:
             return
         if part not in self._supplied:
             # A task of the link: the sender may be cancelled, but other messages need the part too.
@@ -370,14 +376,14 @@ class FramedLink(Link):
             self._tasks.append(self._supplied[part])
         await asyncio.shield(self._supplied[part])
 
-    async def _carry(self, cargo: Cargo, part: Part) -> None:
-        try:
-            pieces = await cargo.pieces(part)
-        except OSError as error:
-            self._lose("lost", f"this installation is incomplete: {error}")
-            raise self._gone() from None
+    async def _carry(self, cargo: Cargo, part: str) -> None:
         # The pieces of two parts look alike.
         async with self._carrying:
+            try:
+                pieces = await cargo.pieces(part, self._modules)
+            except OSError as error:
+                self._lose("lost", f"this installation is incomplete: {error}")
+                raise self._gone() from None
             for piece in pieces:
                 await self._write(piece)
 

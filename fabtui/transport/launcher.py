@@ -28,7 +28,7 @@ _CONTRADICT = re.compile(
     r"|SLURMD_\w+|(?:PMI|PMIX|OMPI|MPI|HYDRA|I_MPI)_?\w*"
 )
 #: Options of each step: sharing what the job has, without output of its own.
-_ALWAYS = ("--overlap", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--job-name=fabtui", "--chdir=/")
+STEP_OPTIONS = ("--overlap", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--job-name=fabtui", "--chdir=/")
 #: From this exit status on, a shell and srun mean a signal.
 _FIRST_SIGNAL = 128
 _STATUS_LINE = re.compile(r"srun: error: \S+: task \d+: |command terminated with exit code \d+")
@@ -92,23 +92,8 @@ def srun_words(placement: Sequence[str], command: Sequence[str], wait: float) ->
 
     ``placement`` selects job and node: ``("--jobid=12", "--nodelist=n060")``.
     """
-    return _words([*placement, "--nodes=1", "--ntasks=1", "--input=0", "--quiet"], command, wait)
-
-
-def tree_words(placement: Sequence[str], nodes: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
-    """Return the command line of a step with a task on each of several nodes; lines of errors have labels.
-
-    ``placement`` selects the job: ``("--jobid=12",)``; ``wait`` is the time (s) for the step to start.
-    """
-    number = len(nodes)
-    tasks = [f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1", "--input=none"]
-    # --no-kill: the end of one node is not that of the step. --verbose: srun reports each task that it launched.
-    tasks += ["--label", "--no-kill", "--verbose"]
-    return _words([*placement, f"--nodelist={','.join(nodes)}", *tasks], command, wait)
-
-
-def _words(options: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
-    return ["srun", *options, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]
+    task = ("--nodes=1", "--ntasks=1", "--input=0", "--quiet")
+    return ["srun", *placement, *task, *STEP_OPTIONS, f"--immediate={max(1, round(wait))}", "--", *command]
 
 
 class LauncherPipe(ProcessPipe):

@@ -10,7 +10,7 @@ from fabtui.sanitize import clean, one_line
 
 Message = dict[str, Any]
 
-Backend = Literal["asyncssh", "openssh", "local", "srun", "via"]
+Backend = Literal["asyncssh", "openssh", "local", "srun", "via", "flux", "mpirun", "kubernetes"]
 
 #: Why a node could not be reached.
 UnreachableKind = Literal[
@@ -70,7 +70,7 @@ class NodeUnreachable(Exception):
 class Link(ABC):
     """A node's supervisor, running, with messages to and from it.
 
-    The link keeps itself alive: it sends a heartbeat each second and answers are not handed out.
+    The link keeps itself alive: it sends heartbeats while nothing else is sent; their answers are not handed out.
     """
 
     node: str  #: The name the user calls the node by.
@@ -106,6 +106,10 @@ class Link(ABC):
     def put(self, message: Message) -> bool:
         """Send a message of the rank host if that takes no waiting; return False if it needs `send`."""
         return False
+
+    def beat(self) -> None:
+        """Ask the node side for a sign of life before the next heartbeat."""
+        return
 
     async def arrival(self) -> None:
         """Return when `receive` need not wait."""

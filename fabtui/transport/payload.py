@@ -6,7 +6,8 @@ The command starts the first Python it finds with ``-c BOOT``. BOOT reads the pa
 hexadecimal digits of length and that many bytes of zlib-compressed JSON
 ``{"modules": {name: source}, "config": {...}, "entry": name}``. It runs ``fabtui_node.runtime.bootloader`` out of it
 and calls its ``start`` with the whole object. The payload holds the supervisor and the keeper.
-Probes and ranks are ten times as much code; they follow in pieces ahead of the first message that needs them.
+Probes and ranks are ten times as much code; a node gets them in pieces ahead of the first message that needs them, each
+module once. Comments and docstrings, a third of all, stay here.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import asyncio
 import functools
 import importlib.util
 import json
+import re
 import shlex
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import fabtui_node
 from fabtui_node.protocol import encode_piece
+from fabtui_node.registry import PROBES, module_of
 from fabtui_node.runtime.bootloader import TAKE
 
 ENTRY = "fabtui_node.runtime.supervisor"
@@ -41,11 +44,12 @@ FIRST = (
     "parsers.nccl.log_lines",
     "parsers.nccl.transports",
 )
-#: Parts that follow later: the rank host with its engines, and the probes with their parsers, four times as much.
-Part = Literal["ranks", "looks"]
-PARTS: tuple[Part, ...] = ("ranks", "looks")
-#: The part that each kind of message needs on the node.
-NEEDS: Mapping[str, Part] = {"probe": "looks", "spawn": "ranks", "standby": "ranks"}
+#: Names of modules in a source text, and what is imported from a package.
+_NAMED = re.compile(r"\b(fabtui_node(?:\.\w+)*|pynvml)\b(?: import (?:\(([^)]*)\)|(.*)))?")
+#: Modules of the process that runs the probes.
+_OF_PROBES = ("fabtui_node.registry", "fabtui_node.system.limits")
+#: The probe that runs the probes of the user.
+_USER_PROBE = "own"
 
 _FOLDER = Path(fabtui_node.__path__[0])
 
@@ -129,22 +133,33 @@ def first_modules() -> dict[str, str]:
     packages = {parent.as_posix() for file in files.values() for parent in Path(file).parents}
     files |= {"" if name == "." else name.replace("/", "."): f"{name}/__init__.py" for name in packages}
     sources = {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
-    return {f"fabtui_node.{name}".removesuffix("."): source for name, source in sources.items()}
+    return {f"fabtui_node.{name}".removesuffix("."): lean(source) for name, source in sources.items()}
 
 
-def part_of(name: str) -> Part | None:
-    """Return the part of the node side that a module goes with, None for `FIRST`."""
-    package, _, module = name.partition(".")
-    if package != "fabtui_node":
-        return "looks"
-    if not module or any(f"{first}.".startswith(f"{module}.") for first in FIRST):
-        return None
-    return "ranks" if module.split(".")[0] == "ranks" else "looks"
+def lean(source: str) -> str:
+    """Return a source of the node side with empty lines in place of its comments and docstrings."""
+    lines, inside, begins = [], "", True
+    for line in source.split("\n"):
+        text = line.strip()
+        if inside:
+            lines.append(line if inside == "text" else "")
+            inside = "" if '"""' in text else inside
+        elif text.startswith("#"):
+            lines.append("")
+        elif begins and text.startswith('"""'):
+            # The body of a class may be its docstring alone.
+            lines.append("0".rjust(line.index('"') + 1) if line[0] == " " else "")
+            inside, begins = "" if text.count('"""') == 2 else "docstring", False
+        else:
+            lines.append(line)
+            inside = "text" if text.count('"""') % 2 else ""
+            begins = text.endswith(":") or (begins and not text)
+    return "\n".join(lines)
 
 
 @functools.cache
 def node_modules() -> Mapping[str, str]:
-    """Return the sources of everything a node needs: the package ``fabtui_node`` and ``pynvml``.
+    """Return the sources of everything a node may need: the package ``fabtui_node`` and ``pynvml``.
 
     Raises:
         FileNotFoundError: The installation is broken: the sources are not there.
@@ -152,7 +167,7 @@ def node_modules() -> Mapping[str, str]:
     sources = {}
     for path in sorted(_FOLDER.rglob("*.py")):
         parts = path.relative_to(_FOLDER.parent).with_suffix("").parts
-        sources[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+        sources[".".join(parts).removesuffix(".__init__")] = lean(path.read_text(encoding="utf-8"))
     if "fabtui_node.runtime.bootloader" not in sources:
         raise FileNotFoundError(f"no node side sources in {_FOLDER}")
     # Found but not imported: this process has no use for it.
@@ -161,6 +176,30 @@ def node_modules() -> Mapping[str, str]:
         raise FileNotFoundError("pynvml is not installed (package nvidia-ml-py)")
     sources["pynvml"] = Path(spec.origin).read_text(encoding="utf-8")
     return sources
+
+
+@functools.cache
+def _named(source: str) -> frozenset[str]:
+    """Return the modules of the node side that a source names, and what may be some."""
+    named: set[str] = set()
+    for match in _NAMED.finditer(source):
+        words = re.findall(r"\w+", match[2] or match[3] or "")
+        named |= {match[1], *(f"{match[1]}.{word}" for word in words)}
+    return frozenset(named)
+
+
+def needed_for(roots: Iterable[str]) -> frozenset[str]:
+    """Return modules and all that they import, without those that the payload has."""
+    sources, needed, left = node_modules(), set[str](), list(roots)
+    while left:
+        if (name := left.pop()) not in needed and name in sources:
+            needed.add(name)
+            left += [*_named(sources[name]), name.rpartition(".")[0]]
+        elif "." in name and name not in sources:
+            # A function that a module has.
+            left.append(name.rpartition(".")[0])
+    words = [f"fabtui_node.{name}".split(".") for name in FIRST]
+    return frozenset(needed) - {".".join(one[:size]) for one in words for size in range(1, len(one) + 1)}
 
 
 class Payload:
@@ -185,51 +224,77 @@ class Payload:
 
 
 class Cargo:
-    """The payload and the parts that follow it, packed once for all nodes; see `ConnectorOptions`."""
+    """The payload and what follows it, packed once for all nodes; see `ConnectorOptions`."""
 
     def __init__(self, entry: str, modules: Mapping[str, str] | None, more: tuple[tuple[str, str], ...]) -> None:
         self._entry = entry
         self._modules = modules
         self._more = more
-        #: Under None the payload.
-        self._tasks: dict[Part | None, asyncio.Task[Any]] = {}
+        self._packing: asyncio.Task[Payload] | None = None
+        self._pieces: dict[frozenset[str], asyncio.Task[list[bytes]]] = {}
 
-    def begin(self, part: Part | None = None) -> asyncio.Task[Any]:
-        """Begin to pack the payload or a part, in a thread, as it reads files; one task for all links."""
-        if part not in self._tasks:
-            pack = self._pack_first if part is None else functools.partial(self._pack_part, part)
-            self._tasks[part] = asyncio.create_task(asyncio.to_thread(pack))
-        return self._tasks[part]
+    def begin(self) -> asyncio.Task[Payload]:
+        """Begin to pack the payload, in a thread, as it reads files; one task for all links."""
+        if self._packing is None:
+            self._packing = asyncio.create_task(asyncio.to_thread(self._pack_first))
+        return self._packing
 
     async def payload(self, config: Mapping[str, Any]) -> bytes:
         """Return the payload of one node. Raises `OSError` if the installation is broken."""
-        first: Payload = await asyncio.shield(self.begin())
-        if self._modules is None:
-            # While the node starts: it asks for them as soon as it has.
-            for part in PARTS:
-                self.begin(part)
+        first = await asyncio.shield(self.begin())
+        if self._modules is None and not self._pieces:
+            # While the node starts: it is asked for its inventory as soon as it has.
+            self._begin(await asyncio.to_thread(self.modules, "inventory"))
         return first.packed(config, self._entry)
 
-    def needed_by(self, kind: str) -> Part | None:
-        """Return the part that must be sent before a message of a kind, if there is one."""
-        return NEEDS.get(kind) if self._modules is None else None
+    def needed_by(self, message: Mapping[str, Any]) -> str | None:
+        """Return the part of the node side that must be there before a message, if there is one."""
+        if self._modules is not None or message.get("t") not in ("probe", "spawn", "standby"):
+            return None
+        return str(message.get("name")) if message["t"] == "probe" else "ranks"
 
-    async def pieces(self, part: Part) -> list[bytes]:
-        """Return the frames of a part. Raises `OSError` if the installation is broken."""
-        pieces: list[bytes] = await asyncio.shield(self.begin(part))
+    def modules(self, part: str) -> frozenset[str]:
+        """Return the modules of a part: a probe, or the ranks. Blocks. Raises `OSError` as `node_modules` does."""
+        if part == "ranks":
+            return needed_for(name for name in node_modules() if name.startswith("fabtui_node.ranks."))
+        own = dict(self._more) if part == _USER_PROBE else {}
+        probe = PROBES.get(part)
+        roots = [
+            *_OF_PROBES,
+            *([] if probe is None else [module_of(probe)]),
+            *(one for text in own.values() for one in _named(text)),
+        ]
+        return needed_for(roots) | frozenset(own)
+
+    def _begin(self, names: frozenset[str]) -> asyncio.Task[list[bytes]]:
+        if names not in self._pieces:
+            self._pieces[names] = asyncio.create_task(asyncio.to_thread(self._pack, names))
+        return self._pieces[names]
+
+    async def pieces(self, part: str, sent: set[str]) -> list[bytes]:
+        """Return the frames of a part without modules that were sent, and add its modules to these.
+
+        Raises `OSError` if the installation is broken.
+        """
+        names = frozenset(await asyncio.to_thread(self.modules, part) - sent)
+        if not names:
+            return []
+        pieces = await asyncio.shield(self._begin(names))
+        sent |= names
         return pieces
 
     def _pack_first(self) -> Payload:
         return Payload(first_modules() if self._modules is None else self._modules)
 
-    def _pack_part(self, part: Part) -> list[bytes]:
+    def _pack(self, names: frozenset[str]) -> list[bytes]:
         sources = {**node_modules(), **dict(self._more)}
-        chosen = {name: source for name, source in sources.items() if part_of(name) == part}
-        packed = zlib.compress(json.dumps(chosen, separators=(",", ":")).encode("ascii"), 6)
+        text = json.dumps({name: sources[name] for name in sorted(names)}, separators=(",", ":"))
+        packed = zlib.compress(text.encode("ascii"), 6)
         starts = range(0, len(packed), PIECE)
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        for task in self._tasks.values():
+        tasks = [*self._pieces.values(), *([self._packing] if self._packing is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -42,9 +42,22 @@ TRANSPORTS: dict[str, TransportSpec] = {
         ),
         TransportSpec(
             "srun",
-            "a step of your Slurm job per node",
+            "steps of your Slurm job; one for all nodes from 33 on",
             f"{_CONNECTOR}.open_srun",
             hint="srun --overlap {job} {command}",
+        ),
+        TransportSpec(
+            "flux",
+            "flux exec within your instance, else flux run; nodes call back",
+            f"{_CONNECTOR}.open_called",
+            hint="flux run --requires=hosts:{node} {command}",
+        ),
+        TransportSpec("mpirun", "one mpirun for all nodes, which call back", f"{_CONNECTOR}.open_called"),
+        TransportSpec(
+            "kubernetes",
+            "an Indexed Job of --manifest, a pod per node, which call back",
+            f"{_CONNECTOR}.open_called",
+            hint="kubectl debug --image=busybox -it node/{node} -- {command}",
         ),
         TransportSpec(
             "via",
@@ -58,13 +71,17 @@ TRANSPORTS: dict[str, TransportSpec] = {
 }
 
 
+#: The transports whose hints are not ssh's.
+LAUNCHED = tuple(spec.name for spec in TRANSPORTS.values() if spec.remote and not spec.hint.startswith("ssh"))
+
+
 def command_on_node(options: Mapping[str, Any], node: str, command: str, backend: str = "") -> str:
     """Return the command line that runs a command on a node by hand, in the terms of the session's transport.
 
     ``options`` are the session's, as recorded; ``backend`` is how the node was reached, if known: a session may fall
     back to srun.
     """
-    name = backend if backend in ("srun", "via") else str(options.get("transport", ""))
+    name = backend if backend in LAUNCHED else str(options.get("transport", ""))
     quoted = shlex.quote(node)
     if name == "srun":
         placements = options.get("placements") or {}
@@ -72,7 +89,7 @@ def command_on_node(options: Mapping[str, Any], node: str, command: str, backend
         return f"srun --overlap {shlex.join(words)} {command}"
     if name == "via":
         return f"{str(options.get('via', '')).replace('{node}', quoted)} {command}".strip()
-    if name in TRANSPORTS and name not in ("ssh", "openssh"):
+    if name in TRANSPORTS and not TRANSPORTS[name].hint.startswith("ssh"):
         return TRANSPORTS[name].hint.replace("{node}", quoted).replace("{command}", command)
     config = options.get("ssh_config")
     return f"ssh {f'-F {shlex.quote(str(config))} ' if config else ''}{quoted} {command}"

@@ -11,6 +11,7 @@ link.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import socket
 import struct
@@ -109,6 +110,12 @@ CONSEQUENCES = (ErrorKind.CANCELLED, ErrorKind.PEER_LOST, ErrorKind.NO_REPORT)
 
 class ProtocolError(Exception):
     """The other end violates the protocol; the link is unusable."""
+
+
+def digest(value: Any) -> str:
+    """Return a text that equal values have in common; raise ValueError or TypeError for a value that is not JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
 def marker(nonce: str) -> bytes:

@@ -32,7 +32,7 @@ PHASES = {
     "request": "only when named in --probes",
     "sample": "before, between and after tests",
     "user": "after the built-in probes",
-    "asked": "when you ask for it: a next step in the app, --master",
+    "asked": "when you ask for it: a next step in the app, --master, --soak, gate",
     "job": "when a command asks about a running job",
 }
 
@@ -179,6 +179,19 @@ TESTS = {
         ),
     )
 }
+
+
+def module_of(probe: ProbeSpec) -> str:
+    """Return the name of the module that declares a probe of `PROBES`."""
+    run: Any = probe.run
+    while run.func is not _call:
+        run = run.args[0]
+    return str(run.args[0])
+
+
+def add(modules: Mapping[str, str]) -> None:
+    """Add the probes of modules that arrived later."""
+    PROBES.update(collect({name: source for name, source in modules.items() if name.startswith(_PACKAGE + ".")}))
 
 
 def probes_in(*phases: str) -> Tuple[str, ...]:

@@ -83,14 +83,18 @@ def _fabtui(*words: str) -> tuple[int, dict[str, Any]]:
     print(f"\nfabtui {' '.join(words)}: exit code {done.returncode} after {time.monotonic() - began:.1f} s")
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     values: dict[str, Any] = json.loads(done.stdout)
-    for line in [*(values.get("answer") or []), *(values.get("next") or []), *(values.get("problems") or [])]:
+    for line in [values.get("sentence"), *_shown(values), *(values.get("unread") or [])]:
         print(f"  {line}")
     return done.returncode, values
 
 
+def _shown(values: dict[str, Any]) -> list[str]:
+    return [f"{one['name']}: {one['text']}" for one in values.get("sources") or []]
+
+
 def _named(source: str, *words: str) -> tuple[int, dict[str, Any], str]:
     code, values = _fabtui("hang", "--source", source, *words)
-    return code, values, " ".join(values["signals"])
+    return code, values, " ".join(_shown(values))
 
 
 @pytest.mark.parametrize("job", ["run"], indirect=True)

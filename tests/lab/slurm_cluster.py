@@ -40,15 +40,17 @@ class SlurmCluster:
         folder: Where its files lie.
         nodes: How many nodes the network has.
         each: How many nodes of Slurm each of them plays, with a slurmd on a port of its own.
+        more: Further lines of slurm.conf.
 
     Attributes:
         names: The nodes of Slurm.
         network: The network below; ``network.ssh_config`` reaches the nodes by ssh.
     """
 
-    def __init__(self, folder: Path, nodes: int = 4, each: int = 1) -> None:
+    def __init__(self, folder: Path, nodes: int = 4, each: int = 1, more: str = "") -> None:
         # Paths of sockets are short.
         self.folder = folder
+        self._more = more
         self.network = Network(folder, nodes=nodes, rails=1, management="mgmt0")
         self.names = [f"n{number}" for number in range(nodes * each)]
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -123,6 +125,7 @@ PropagateResourceLimits=NONE
 AccountingStorageType=accounting_storage/none
 TopologyPlugin=topology/tree
 GresTypes=gpu
+{self._more}
 {nodes}PartitionName=gpu Nodes={",".join(self.names)} Default=YES MaxTime=60 DefMemPerCPU=1000 State=UP
 """
         )

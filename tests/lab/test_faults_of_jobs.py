@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,16 +45,19 @@ CASES = {
 class Training:
     """A job with a rank on each node, and logs."""
 
-    def __init__(self, network: Network, folder: Path, script: Path = TRAINING) -> None:
+    def __init__(self, network: Network, folder: Path, script: Path = TRAINING, words: Sequence[str] = ()) -> None:
         self.network, self.folder = network, folder
         folder.mkdir()
         os.mkfifo(folder / "fifo")
         self.logs = [folder / f"rank{rank}.log" for rank in range(RANKS)]
-        self._processes = [self._start(f"n{rank}", [script, folder], rank, RANKS, 29500) for rank in range(RANKS)]
+        self._processes = [
+            self._start(f"n{rank}", [script, folder, *words], rank, RANKS, 29500) for rank in range(RANKS)
+        ]
 
     def _start(self, node: str, words: list[str | Path], rank: int, world: int, port: int) -> subprocess.Popen[bytes]:
         job = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_PORT": str(port)}
         environ = {**os.environ, **job, "MASTER_ADDR": self.network.address("n0", 0), "GLOO_SOCKET_IFNAME": "eth0"}
+        environ["NCCL_SOCKET_IFNAME"] = "eth0"
         argv = self.network.holder(node).enter([sys.executable, *map(str, words)])
         with (self.folder / f"rank{rank}.log").open("ab") as log:
             return subprocess.Popen(argv, env={**environ, "OMP_NUM_THREADS": "1"}, stdout=log, stderr=log)

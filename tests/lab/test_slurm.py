@@ -68,7 +68,7 @@ def nodes_of_steps(cluster: SlurmCluster) -> list[str]:
 
 
 def test_one_srun_starts_the_nodes_of_each_group_of_a_heterogeneous_job(cluster: SlurmCluster) -> None:
-    run = cluster.fabtui("run", "--transport", "srun", "--srun-tree", "on", "--watch", "300", *QUICK)
+    run = (sys.executable, "-m", "tests.lab.job_steps", "--tree=on", "--hold=300", "current")
     with subprocess.Popen(
         cluster.words("salloc", "-Q", "-N2", ":", "-N2", *run),
         env=cluster.environment(),
@@ -85,10 +85,9 @@ def test_one_srun_starts_the_nodes_of_each_group_of_a_heterogeneous_job(cluster:
 
 def test_nodes_behind_a_wrapper_have_a_step_each(cluster: SlurmCluster) -> None:
     job = cluster.job("-N2")
-    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--probes", "host", "--srun-tree", "on")
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--probes", "host")
     done = cluster.run(*run, "--wrap", "env WRAPPED={node}", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.count("--srun-tree is not possible with --wrap") == 1, done.stderr
     assert "n[0-1]  ready" in done.stdout
 
 

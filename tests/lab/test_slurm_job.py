@@ -91,14 +91,14 @@ def test_nothing_is_wrong_with_a_healthy_job_while_it_runs_and_after_it(cluster:
     cluster._until(lambda: any("30/" in path.read_text() for path in logs.glob("*n3.out")), "the logs")
     code, found = report(cluster, job)
     assert (code, found["verdict"], found["findings"], found["unread"]) == (0, "healthy", [], [])
-    assert [(node["node"], len(node["gpus"]), node["iteration"]) for node in found["nodes"]] == [
+    assert [(node["node"], len(node["gpus"]), node["iteration"]) for node in found["by_node"]] == [
         ("n0", 4, None), ("n1", 4, None), ("n2", 4, None), ("n3", 4, "30/50")
     ]  # fmt: skip
     assert found["iterations"]["median"] == pytest.approx(0.1656)
     assert found["iterations"]["warm_up"]["iteration"] == 10
     # Without files of the GPUs the nodes are asked; they have none of NVIDIA's, and a rank each.
     code, asked = report(cluster, job, "--transport", "srun", "--logs", f"{logs}/{{node}}.out")
-    assert (code, asked["findings"], [node["ranks"] for node in asked["nodes"]]) == (0, [], [1, 1, 1, 1]), asked
+    assert (code, asked["findings"], [node["ranks"] for node in asked["by_node"]]) == (0, [], [1, 1, 1, 1]), asked
     (logs / "stop").touch()
     cluster._until(lambda: cluster.state(job) == "COMPLETED", "the end of the job")
     code, found = report(cluster, job)
@@ -192,12 +192,9 @@ def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: S
         " probably a consequence",
         "J06": "CUDA_VISIBLE_DEVICES differs between nodes: 0,1 on n1, 0,1,2,3 on n[0,3]",
     }
-    assert [(node["node"], node["state"], node["ranks"]) for node in found["nodes"]] == [
+    assert [(node["node"], node["state"], node["ranks"]) for node in found["by_node"]] == [
         ("n0", "ok", 1), ("n1", "suspect", 1), ("n2", "suspect", 0), ("n3", "suspect", 1)
     ]  # fmt: skip
-    # Where all wait for a rank that has been slow since the start, logs have nothing to compare with.
-    code, text = text_of(cluster, job, "--once", "--no-links", "--logs", str(folder))
-    assert (code, f"logs alone do not show; fabtui hang {job} compares the ranks" in text) == (1, True), text
     cluster.run("scontrol", "requeue", job)
     cluster._until(lambda: cluster.state(job) == "PENDING", "the requeue")
     code, found = report(cluster, job, "--logs", str(folder), str(batch))
@@ -206,7 +203,7 @@ def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: S
     when = r"it was requeued at \d\d:\d\d:\d\d after iteration 66 \(restart 1\): job requeue; it waits: PENDING"
     assert re.match(when, requeued), requeued
     # The output of the batch script is of no node.
-    assert [node["node"] for node in found["nodes"]] == ["n0", "n1", "n3"]
+    assert [node["node"] for node in found["by_node"]] == ["n0", "n1", "n3"]
     assert next(log["node"] for log in found["logs"] if log["path"] == str(batch)) is None
     cluster.run("scancel", job)
 
@@ -298,6 +295,9 @@ def test_a_rank_that_is_slow_since_the_start_is_named_by_what_the_ranks_do(clust
         waiting = subprocess.Popen(argv, env=cluster.environment(), stdout=file, stderr=file)
     try:
         has(cluster, output, f"job {job} on n[0-3] (4 ranks) is slow: rank 2 on n2:0 makes the others wait")
+        # The report has it as well.
+        code, text = text_of(cluster, job, "--once", "--transport", "srun")
+        assert (code, "is slow: rank 2 on n2:0 makes the others wait" in text) == (1, True), text
         stop.touch()
         waiting.wait(DEADLINE)
     finally:

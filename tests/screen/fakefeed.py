@@ -68,6 +68,7 @@ class FakeFeed(Feed):
         self.pace = pace
         self.closed = 0
         self.swept = 0
+        self.bisected = 0
         self.asked = 0
         self.retested: list[tuple[str, str]] = []
         self.confirmed: list[Experiment] = []
@@ -122,6 +123,9 @@ class FakeFeed(Feed):
 
     async def sweep(self) -> None:
         self.swept += 1
+
+    async def bisect(self) -> None:
+        self.bisected += 1
 
     async def look(self, nodes: Sequence[str]) -> None:
         self.probed.extend(nodes)

@@ -6,12 +6,12 @@ from typing import Any, Literal
 import pytest
 
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict, RankRow, RankState, SourceReading
-from fabtui.diagnosis.job.who_is_behind import JobPlace
+from fabtui.diagnosis.job.who_is_behind import JobPlace, RankStack, stack_tree
 from fabtui.model.events import JobEvidence
 from fabtui.model.session_model import Model
 from tests.screen.fakefeed import START, Story
 
-Kind = Literal["hang", "slow", "healthy"]
+Kind = Literal["hang", "fabric", "slow", "healthy"]
 NODES = ("n060", "n061")
 #: Seconds of samples, and the second of the fault.
 SECONDS, FAULT = 60, 46
@@ -28,6 +28,8 @@ def _numbers(kind: Kind, rank: int) -> tuple[RankState, float, float, float]:
     late = rank == _BEHIND
     if kind == "hang":
         return (RankState.STOPPED, 0, 124, 0) if late else (RankState.WAITING, 100, 126, 0)
+    if kind == "fabric":
+        return RankState.WAITING, 100, 126, 0
     if kind == "slow":
         return (RankState.AWAITED, 27, 360, 0.31) if late else (RankState.WAITING, 98, 355, 0.31)
     return RankState.COMPUTING, 95 + rank % 3, 690 + rank, 1
@@ -84,6 +86,15 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
             ),
             ("kernel", "no Xid or link report since the start", ""),
         ],
+        "fabric": [
+            (
+                "NVML",
+                "16 GPUs 100 % busy at idle power: they spin in NCCL",
+                "all GPUs wait, for which rank it does not show",
+            ),
+            ("network", "n060 > n061 on eth0: 12 retransmits, no data for 14 s; n061 > n060 passes", ""),
+            ("kernel", "no Xid or link report since the start", ""),
+        ],
         "slow": [
             ("NVML", "15 GPUs 98 % busy at 355 W; n061:1 27 %", "why a rank is late"),
             ("/proc", "pid 41041 sleeps 20 ms of each iteration (hrtimer_nanosleep)", ""),
@@ -93,7 +104,20 @@ def _sources(kind: Kind) -> tuple[SourceReading, ...]:
             ("RAS", "all ranks within one operation", "it does not count send and receive"),
         ],
     }[kind]
-    return tuple(SourceReading(name, text, blind, at) for name, text, blind in found)
+    ages = {"kernel": 50.0}
+    return tuple(SourceReading(name, text, blind, at - ages.get(name, 0.0)) for name, text, blind in found)
+
+
+def _stacks(kind: Kind) -> list[RankStack]:
+    """Return the stacks of ranks that wait in a collective, and of one that does not."""
+    outer = "main (train.py:117)", "<module> (train.py:131)"
+    waits = "all_reduce (distributed_c10d.py:3068)", "wrapper (c10d_logger.py:83)", "step (train.py:88)", *outer
+    loads = "load_batch (data.py:41)", "next_batch (data.py:63)", *outer
+    late = kind in ("hang", "slow")
+    return [
+        RankStack(place(rank), *((loads, "stopped") if late and rank == _BEHIND else (waits, "running")))
+        for rank in range(16 if kind != "healthy" else 0)
+    ]
 
 
 def verdict_of(kind: Kind) -> JobVerdict:
@@ -105,7 +129,9 @@ def verdict_of(kind: Kind) -> JobVerdict:
         )
         rates = {"nvlink": share * 10.2e9, "nic": share * 9.6e9}
         rows.append(RankRow(place(rank), f"{NODES[rank // 8]}:{rank % 8}", state, why, util, power, **rates, cpu=1.0))
-    job_state = {"hang": JobState.HANGS, "slow": JobState.SLOW, "healthy": JobState.MOVES}[kind]
+    job_state = {"hang": JobState.HANGS, "fabric": JobState.HANGS, "slow": JobState.SLOW, "healthy": JobState.MOVES}[
+        kind
+    ]
     faulty = kind != "healthy"
     return JobVerdict(
         job_state,
@@ -114,16 +140,25 @@ def verdict_of(kind: Kind) -> JobVerdict:
         "4711",
         NODES,
         tuple(rows),
-        behind=(place(_BEHIND),) if faulty else (),
-        where={"hang": "is stopped", "slow": "is late by 20 ms per iteration", "healthy": ""}[kind],
+        behind=(place(_BEHIND),) if kind in ("hang", "slow") else (),
+        where={
+            "hang": "is stopped",
+            "fabric": "n060 > n061 on eth0 passes nothing (12 retransmits on the socket of rank 0 to rank 8)",
+            "slow": "is late by 20 ms per iteration",
+            "healthy": "",
+        }[kind],
         sources=_sources(kind),
         fabric="no sign of a fabric fault: no Xid, PCIe or link report, no port down" if kind == "hang" else "",
-        next={"hang": ("ssh n061 kill -CONT 41041",), "slow": ("ssh n061 py-spy dump --pid 41041",), "healthy": ()}[
-            kind
-        ],
-        per_minute={"hang": 0.0, "slow": 128.0, "healthy": 414.0}[kind],
+        next={
+            "hang": ("ssh n061 kill -CONT 41041",),
+            "fabric": ("ssh n060 ping -c 3 -I eth0 10.1.0.2",),
+            "slow": ("ssh n061 py-spy dump --pid 41041",),
+            "healthy": (),
+        }[kind],
+        per_minute={"hang": 0.0, "fabric": 0.0, "slow": 128.0, "healthy": 414.0}[kind],
         world=16,
         settled=True,
+        stacks=tuple(stack_tree(_stacks(kind))),
     )
 
 

@@ -41,7 +41,7 @@ async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: 
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await press(pilot, "G")
         text = screen_text(app)
-        assert "n002 -x" in text
+        assert "n002  x" in text
         assert "n002 failed 0:0" in text
         assert "ago: connection refused" in text
         assert "is sshd running there?" in text
@@ -228,7 +228,7 @@ async def test_nodes_with_different_numbers_of_endpoints_and_one_without(opened:
     story.measured(*story.good("a:0", "b:2"))
     async with opened(FakeFeed(story.events)) as (app, pilot):
         names = [entry.name for entry in app.main.source.axis.entries]
-        assert names == ["a:0", "a:1", "b:0", "b:1", "b:2", "c:-"]
+        assert names == ["a:0", "a:1", "b:0", "b:1", "b:2", "c"]
         await press(pilot, "G")
         assert "no GPU here, but GPUs elsewhere" in screen_text(app)
 

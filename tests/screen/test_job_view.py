@@ -112,7 +112,7 @@ async def test_the_logs_name_who_is_behind_and_run_a_next_step(
     feed = FakeFeed(story.events)
     feed.job = LinkedMonitor(JobQuery("", logs=(str(tmp_path),)))
     async with opened(feed, size=(100, 30)) as (app, pilot):
-        await pilot.press("J", "l")
+        await pilot.press("J", "J")
         text = await shows(app, pilot, "n060")
         assert "job 4711 has been hanging for 0:13: rank 9 on n061:1 is stopped" in text.replace(
             " on n[060-061] (16 ranks)", ""

@@ -201,10 +201,6 @@ def hanging() -> Story:
     return job_story("hang")
 
 
-def in_the_ranks(check: Callable[[World], bool]) -> Case:
-    return Case(check, before=("J",), story=hanging)
-
-
 def talkative() -> Story:
     story = sweep_of_two()
     for number in range(80):
@@ -328,6 +324,10 @@ CASES: dict[str, Case] = {
     "nodes.open": Case(lambda w: w.screen == "NodeScreen", before=("t",)),
     "nodes.look": Case(lambda w: w.feed.probed == ["n002"], before=("t",)),
     "nodes.copy": Case(lambda w: "n002" in w.app.clipboard and "memlock" in w.app.clipboard, before=("t",)),
+    "main.bisect": Case(lambda w: w.screen == "BisectionScreen"),
+    "bisect.back": Case(lambda w: w.app.screen is w.app.main, before=("B",)),
+    "bisect.start": Case(lambda w: w.feed.bisected == 1, before=("B",)),
+    "bisect.copy": Case(lambda w: "Enter starts it" in w.app.clipboard, before=("B",)),
     "main.history": Case(lambda w: w.screen == "HistoryScreen"),
     "history.back": Case(lambda w: w.app.screen is w.app.main, before=("H",)),
     "history.node": in_the_past(lambda w: "no node with this component" in w.notifications),
@@ -351,12 +351,6 @@ CASES: dict[str, Case] = {
     "main.layer-transport": layer("transport"),
     "main.layer-change": Case(lambda w: w.layer == "change", prepare=with_an_earlier_session),
     "main.layer-job": Case(lambda w: w.layer == "job", before=("2",), story=hanging),
-    "ranks.back": in_the_ranks(lambda w: w.app.screen is w.app.main),
-    "ranks.save": in_the_ranks(lambda w: "report written to" in w.notifications and any(w.folder.glob("*.html"))),
-    "ranks.logs": in_the_ranks(lambda w: w.screen == "JobsScreen"),
-    "ranks.ask": in_the_ranks(lambda w: w.feed.asked == 1),
-    "ranks.node": in_the_ranks(lambda w: w.screen == "NodeScreen"),
-    "ranks.copy": in_the_ranks(lambda w: "evidence" in w.app.clipboard),
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.screen == "NodesScreen"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),
@@ -387,7 +381,7 @@ CASES: dict[str, Case] = {
     "main.unfilter": Case(lambda w: w.app.main.view_state.filter is None, before=("f", *"slow", "enter")),
     "main.jump": Case(lambda w: "n060:3>n061:5" in w.text and w.typed == "go "),
     "main.sort": Case(lambda w: w.rows[:2] == ["n000:1", "n000:3"] and "worst first" in w.text),
-    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n002:-" and "likely causes first" in w.text),
+    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n002" and "likely causes first" in w.text),
     "main.grouping": Case(lambda w: w.rows[:2] == ["n000:0", "n001:0"] and " by rail " in w.text),
     "main.list": Case(lambda w: w.app.main.view == "worst"),
     "main.other-way": Case(lambda w: w.cursor == FAILED[::-1], before=TO_THE_BAD),

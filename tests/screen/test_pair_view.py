@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.importers.session import read_session
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, ProbeResult, SessionStart
+from fabtui.model.events import CounterDeltas, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -25,6 +24,7 @@ from fabtui.screen.views.pair import (
 )
 from fabtui.screen.widgets.pair_text import pair_items, summary_text
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
+from tests.conftest import session_of
 from tests.screen.conftest import Opened, press, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
 from tests.unit.model.test_link_limits import model_of, swept
@@ -77,11 +77,7 @@ def test_a_narrow_pcie_link_is_marked() -> None:
 
 
 def test_what_is_not_known_is_a_question_mark() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
-    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
-    found = way(model, "a:0", "b:0")
+    found = way(session_of("ab"), "a:0", "b:0")
     assert found.splitlines()[1].replace("─", " ").split() == [
         *("GPU", "0", "PCIe", "?", "network", "?", "PCIe", "GPU", "0"),
     ]

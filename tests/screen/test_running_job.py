@@ -1,9 +1,10 @@
 """The running job on the screen: the layer ``job``, the view of its ranks, and the verdict line."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from fabtui.diagnosis.job.job_verdict import JobState, RankState
 from fabtui.model.events import JobEvidence, PlanUpdate
@@ -11,12 +12,11 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.job_board import JobBoard, board_text, state_glyph
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.internals import screen_lines
-from fabtui.screen.views.job import RankMap
-from tests.screen.conftest import Opened, make_app, press_each, screen_text, settled, until
+from tests.screen.conftest import Opened, press_each, screen_text, settled, until
 from tests.screen.fakefeed import START, FakeFeed, Story, sweep_of_two
 from tests.screen.fakejob import NODES, SECONDS, Kind, job_story, judged_as, verdict_of
 
-SIZES = [(80, 24), (120, 40)]
+SIZES = [(60, 20), (80, 24), (120, 40), (200, 50)]
 
 
 def styles_of(app: FabricApp, text: str) -> set[str]:
@@ -26,21 +26,20 @@ def styles_of(app: FabricApp, text: str) -> set[str]:
 
 @pytest.mark.snapshot
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("kind", ["hang", "slow", "healthy"])
-def test_pictures(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, kind: Kind, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("kind", ["hang", "fabric", "slow", "healthy"])
+async def test_screens(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, snapshot: Any, kind: Kind, size: tuple[int, int]
+) -> None:
+    """A job that hangs by a rank and by the fabric, one with a slow rank, a healthy one."""
     judged_as(monkeypatch, verdict_of(kind))
-
-    async def before(pilot: Pilot[Any]) -> None:
-        app: Any = pilot.app
-        await settled(app, pilot)
-        await until(pilot, lambda: not app.main.findings.step(1.0))
+    async with opened(FakeFeed(job_story(kind).events), size=size) as (app, pilot):
+        await until(pilot, lambda: app.main.findings is None or not app.main.findings.step(1.0))
         app.main.draw()
         await pilot.pause(0.1)
+        assert "\n".join(line.rstrip() for line in screen_text(app).splitlines()) == snapshot
 
-    assert snap_compare(make_app(FakeFeed(job_story(kind).events)), terminal_size=size, run_before=before)
 
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=str)
 async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
     """The layer opens by itself; the verdict, the rank at fault, those that wait for it, and the command are shown."""
     judged_as(monkeypatch, verdict_of("hang"))
@@ -64,17 +63,33 @@ async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch,
         await press_each(pilot, "9")
         assert "9 \u25a0" in screen_text(app)
         assert app.main.cursor_entries()[0].name == "n061:1"  # type: ignore[index]
-        await press_each(pilot, "enter")
-        assert app.screen.query(RankMap)
-        text = screen_text(app)
-        assert "but it does not count send and receive" in text or size[1] < 30
-        assert "next    ssh n061 kill -CONT 41041" in text
-        await press_each(pilot, "tab")
         # A command that is not on the list of those that only read is asked about.
         await press_each(pilot, "enter")
         assert "Run this on n061?" in screen_text(app)
-        await press_each(pilot, "n", "escape")
+        await press_each(pilot, "n", "2", "J", "s")
         assert app.screen is app.main
+        # Each function of the stacks has a line.
+        assert "next_batch (data.py:63)" in screen_text(app).replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("e", "report written to"), ("r", "asking the nodes"), ("n", "NodeScreen"), ("J", "JobsScreen"), ("y", "copied")],
+)
+async def test_keys_over_the_ranks(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    judged_as(monkeypatch, verdict_of("hang"))
+    async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
+        await press_each(pilot, key)
+        await until(
+            pilot,
+            lambda: any(
+                expected in one for one in [type(app.screen).__name__, *(n.message for n in app._notifications)]
+            ),
+        )
+        assert key != "e" or os.listdir(tmp_path)
 
 
 async def test_a_slow_and_a_healthy_job(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +148,7 @@ async def test_text_of_a_node_is_harmless(opened: Opened, monkeypatch: pytest.Mo
         found._replace(sources=sources, ranks=ranks, where=evil, needs=evil, fabric=evil, next=(evil,), job=evil),
     )
     async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
-        for keys in ((), ("J",)):
+        for keys in ((), ("s",)):
             await press_each(pilot, *keys)
             text = screen_text(app)
             assert "[bold red]x[/]" in text
@@ -146,7 +161,7 @@ async def test_few_colours_and_ascii(opened: Opened, monkeypatch: pytest.MonkeyP
     judged_as(monkeypatch, verdict_of("hang"))
     async with opened(FakeFeed(job_story("hang").events), size=(80, 24), **settings) as (app, pilot):
         sign = "#" if settings.get("ascii") else "\u25a0"
-        for keys in ((), ("J",)):
+        for keys in ((), ("s",)):
             await press_each(pilot, *keys)
             text = screen_text(app)
             assert f"9 {sign}" in text
@@ -221,8 +236,8 @@ async def test_a_recording_without_endpoints_shows_the_ranks(opened: Opened, mon
     story = job_story("hang", endpoints=False)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         assert "9 \u25a0" in screen_text(app)
-        await press_each(pilot, "down", "up", "plus", "escape", "minus", "x", "y", "v", "v", "f", "escape", "J")
-        assert "who is behind" in screen_text(app)
+        await press_each(pilot, "down", "up", "plus", "escape", "minus", "x", "y", "v", "v", "f", "escape", "2", "J")
+        assert "WHO IS BEHIND" in screen_text(app)
 
 
 async def test_the_job_opens_once_nothing_can_be_tested(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,9 +262,7 @@ async def test_many_ranks_scroll(opened: Opened, monkeypatch: pytest.MonkeyPatch
         where = base.place._replace(rank=number, node=node, gpu=str(gpu))
         ranks.append(base._replace(place=where, endpoint=f"{node}:{gpu}"))
     judged_as(monkeypatch, found._replace(nodes=nodes, ranks=tuple(ranks), behind=(ranks[500].place,), world=512))
-    async with opened(FakeFeed(job_story("hang", endpoints=False).events), size=(80, 24)) as (app, pilot):
-        assert "500 \u25a0" in screen_text(app)
-        await press_each(pilot, "J")
+    async with opened(FakeFeed(job_story("hang", endpoints=False).events), size=(80, 24)) as (app, _):
         assert "500 \u25a0" in screen_text(app)
 
 

@@ -15,7 +15,7 @@ from fuzz import problem  # noqa: E402
 from fuzz_targets import TARGETS, close, mutate_json_lines, mutated_words  # noqa: E402
 
 #: Changed inputs of a target; more of those that are most of what nodes, users and tools send.
-CHANGED = {"recording": 300, "importers": 200, "parsers": 200}
+CHANGED = {"recording": 300, "hosts": 30, "importers": 200, "parsers": 200}
 
 
 @pytest.fixture(scope="module", autouse=True)

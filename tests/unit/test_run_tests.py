@@ -76,7 +76,7 @@ def test_nothing_is_run_again(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_tests, "_run_rows", lambda jobs: codes)
     monkeypatch.setattr(run_tests, "_failed", lambda row: failed)
-    monkeypatch.setattr(run_tests.subprocess, "call", None)
+    monkeypatch.setattr(subprocess, "call", None)
     assert run_tests.main("0") == code
 
 

@@ -1,6 +1,7 @@
 """`fabtui run` as a user runs it, over the lab: real SSH, real supervisors, real gloo."""
 
 import csv
+import json
 import os
 import re
 import signal
@@ -210,3 +211,16 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
     model = replayed(tmp_path / "r")
     assert model.phase.name == "p2p"
     assert _pairs(tmp_path / "r") >= 10
+
+
+def test_a_search_by_halves_runs_groups_side_by_side(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    # Any value is enough: ranks of a busy machine are slow.
+    limits = ("--sizes", "256K", "--iters", "2", "--timeout", "60", "--below", "0.000001")
+    done = fabtui("bisect", "--lab", "4x1", *limits, "--json", "-", "--record", str(record), timeout=200)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["outcome"], found["units"]) == (0, "nothing", ["n000", "n001", "n002", "n003"])
+    assert [len(group["suspects"]) for entry in found["rounds"] for group in entry["groups"]] == [2, 2, 4, 4]
+    assert {group["verdict"] for entry in found["rounds"] for group in entry["groups"]} == {"ok"}
+    assert (last := replayed(record).bisection.last) is not None
+    assert last.outcome == "nothing"

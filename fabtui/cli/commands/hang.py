@@ -29,7 +29,7 @@ from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.diagnosis.job.who_is_behind import NO_RANK
 from fabtui.errors import InputError, argument
 from fabtui.exit_status import BAD, INTERRUPTED, NOT_TESTED
-from fabtui.export.json import job_json, job_report_json
+from fabtui.export.json import job_json
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.facts.node_view import text as text_of
 from fabtui.model.job_evidence import JobSource
@@ -168,7 +168,8 @@ class HangCommand:
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
         patience = None if self._settings.wait else PATIENCE
-        async with observed(self._options, notice, self._query, patience, self._settings.source) as session:
+        monitor = None if self._query is None else JobMonitor(self._query, every=True)
+        async with observed(self._options, notice, monitor, patience, self._settings.source) as session:
             if self._settings.wait:
                 await self._watch(session)
             elif self._settings.source is JobSource.FLIGHT and (refusal := await self._refusal(session)) is not None:
@@ -232,7 +233,8 @@ class HangCommand:
     def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
         if verdict is None:
             return self._no_verdict(session.unread() or [f"{NO_RANK} {fold(self._options.hosts)}"])
-        values = self._values(verdict)
+        record = None if self._options.record is None else str(self._options.record)
+        values = job_json(verdict, session.report, recording=record)
         path = self._write(verdict, values) if verdict.bad and (self._settings.command or self._settings.wait) else ""
         if self._settings.as_json:
             print_json({**values, "report": path or None}, self._given)
@@ -246,22 +248,9 @@ class HangCommand:
             self._commands.append(asyncio.create_task(self._command(verdict, path)))
         return None
 
-    def _values(self, verdict: JobVerdict) -> dict[str, Any]:
-        values, record = job_json(verdict), self._options.record
-        signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
-        return {
-            **values,
-            "recording": None if record is None else str(record),
-            "finding": values["sentence"],
-            "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "signals": signals,
-            "named_by": next((one.name for one in verdict.sources if one.suspects), None),
-            "answer": [values["sentence"], *signals],
-        }
-
     def _no_verdict(self, lines: list[str]) -> None:
         if self._settings.as_json:
-            return print_json({"state": None, "problems": lines}, self._given)
+            return print_json(job_json(None, unread=lines), self._given)
         for line in lines:
             self._print(line)
         return None
@@ -393,7 +382,9 @@ def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOpt
 
 async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: SessionOptions) -> int:
     given = set(vars(args))
-    async with reported(monitor, options, notice, ask_nodes="no_links" not in given) as report:
+    patience = None if "follow" in given else PATIENCE
+    ask_nodes = "no_links" not in given
+    async with reported(monitor, options, notice, ask_nodes=ask_nodes, patience=patience) as report:
         show_report = _printer(args)
         show_report(report)
         while "follow" in given and report.status.stage != "ended":
@@ -414,7 +405,7 @@ def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
     def print_report(report: JobReport) -> None:
         lines = _lines(report)
         if "json" in given:
-            print_json(job_report_json(report), given)
+            print_json(job_json(report.running, report), given)
         elif not printed:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
             print(job_text(report, max(60, width), ascii_only=is_plain(given)), end="", flush=True)

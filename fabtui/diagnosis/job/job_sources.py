@@ -14,12 +14,14 @@ from fabtui.diagnosis.job.ras_report import RasCommunicator, RasReport, answer, 
 from fabtui.diagnosis.job.who_is_behind import (
     JobPlace,
     RankStack,
+    StackBranch,
     grouped,
     has,
     plural,
     rank_stacks,
     ranks_of,
     ranks_text,
+    stack_tree,
 )
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import of_line
@@ -145,6 +147,12 @@ class JobGroup(NamedTuple):
         alike = alike or [one for one in self.ranks if one.place.rank == found.rank and found.pid is None]
         return alike[0].place if len(alike) == 1 else found
 
+    def shares(self, rank: JobRank) -> bool:
+        """Return True if a GPU of a rank is shared with a different rank, which may be the one that uses it."""
+        node, own = rank.place.node, set(rank.track.process.gpus)
+        others = (one for one in self.ranks if one is not rank and one.place.node == node)
+        return any(own & set(one.track.process.gpus) for one in others)
+
     def rank(self, place: JobPlace) -> JobRank | None:
         return next((one for one in self.ranks if one.place == place), None)
 
@@ -258,7 +266,8 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     suspects, sentence, pending = _ras_suspects(latest, group)
     # Counts unchanged since then do not show that the job makes progress.
     still = reports[growth[-1] + 1 :] if growth and stands >= _STANDS else reports
-    sentences = [*answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]]
+    # A rank that waits in what RAS does not count is not one that has not called it.
+    sentences = [] if pending else [*answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]]
     sentences += _diagnosed([kept[-1].value for kept in answers])
     words = "; ".join(dict.fromkeys([sentence, *sentences] if sentence else sentences))
     blind = "" if suspects and not pending else _COLLECTIVES_ONLY
@@ -377,7 +386,7 @@ def _ras_suspects(report: RasReport, group: JobGroup) -> tuple[tuple[JobPlace, .
             behind = [group.place(place) for place in gap.behind]
             ahead = [group.place(place) for place in gap.waiting]
             found = [rank for place in behind if (rank := group.rank(place)) is not None]
-            if found and len(found) == len(behind) and all(rank.spins for rank in found):
+            if found and len(found) == len(behind) and all(rank.spins and not group.shares(rank) for rank in found):
                 # It has launched something that RAS does not count, and waits in it: its partner is ahead.
                 named = tuple(ahead) if len(ahead) == 1 else ()
                 return named, f"{ranks_text(behind)} {_RAS_PENDING}", True
@@ -390,7 +399,14 @@ def _counts(one: RasCommunicator, rank: int) -> str:
     return ", ".join(f"{name} {counts[rank]}" for name, counts in one.counts.items() if counts.get(rank))
 
 
-def stacks(log: JobEvidenceLog, group: JobGroup) -> SourceReading | None:
+class StackEvidence(NamedTuple):
+    """Evidence from the stacks of the ranks."""
+
+    reading: SourceReading
+    tree: tuple[StackBranch, ...]
+
+
+def stacks(log: JobEvidenceLog, group: JobGroup) -> StackEvidence | None:
     """Return where the ranks are in their programs; a few apart from most are named."""
     found: list[RankStack] = []
     at = 0.0
@@ -402,27 +418,30 @@ def stacks(log: JobEvidenceLog, group: JobGroup) -> SourceReading | None:
     if not mine:
         return None
     groups = grouped(mine)
-    apart = groups[0].ranks if len(groups) > 1 and 2 * len(groups[0].ranks) < len(mine) else ()
-    blind = "" if any(one.frames for one in mine) else "no tool (py-spy, pystack) shows Python frames there"
-    words = "; ".join(one.sentence() for one in groups[:_MOST_GROUPS])
+    apart = groups[0] if len(groups) > 1 and 2 * len(groups[0]) < len(mine) else []
+    blind = "" if any(one.frames for one in mine) else _without_frames(log)
+    tree = stack_tree(mine)
+    words = "; ".join(line.strip() for branch in tree[: 2 * _MOST_GROUPS] for line in branch.lines())
     suspects = tuple(one.place for one in apart if one.frames)
-    return SourceReading("stacks", words, blind, at, suspects)
+    return StackEvidence(SourceReading("stacks", words, blind, at, suspects), tuple(tree))
 
 
-def without_tool(log: JobEvidenceLog, place: JobPlace) -> bool:
-    """Return True if the node of a rank has no tool that shows its stack."""
+def _without_frames(log: JobEvidenceLog) -> str:
+    """Return why no function is known."""
+    rows = [row for _, kept in log.readings(JobSource.STACKS) for row in dicts(kept[-1].value.get("ranks"))]
+    problems = dict.fromkeys(text(row.get("problem")) or "" for row in rows)
+    return "; ".join([*filter(None, problems)][:_MOST]) or "no tool (py-spy, pystack) shows Python frames there"
+
+
+def stack_step(log: JobEvidenceLog, place: JobPlace) -> str:
+    """Return the command that shows of a rank, or lets a tool show, what its stack so far does not; "" for py-spy."""
     reading = log.reading(JobSource.STACKS, place.node)
     rows = dicts(reading.value.get("ranks")) if reading is not None else []
-    return any(str(row.get("problem", "")).startswith("neither") for row in rows)
-
-
-def stack_of(log: JobEvidenceLog, place: JobPlace) -> str:
-    """Return the innermost function of a rank, or ""."""
-    reading = log.reading(JobSource.STACKS, place.node)
-    for one in rank_stacks(place.node, reading.value) if reading is not None else []:
-        if one.place.pid == place.pid and one.frames:
-            return one.frames[0]
-    return ""
+    row = next((one for one in rows if one.get("pid") == place.pid), {})
+    if allow := text(row.get("allow")):
+        return allow
+    bare = str(row.get("problem", "")).startswith("neither") or row.get("sent") is True
+    return f"sudo cat /proc/{place.pid}/stack" if bare else ""
 
 
 def concluded(log: JobEvidenceLog, group: JobGroup | None, source: JobSource, name: str) -> SourceReading | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fabtui.diagnosis.job.who_is_behind import JobPlace, ranks_text
+from fabtui.diagnosis.job.who_is_behind import JobPlace, StackBranch, ranks_text
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
 from fabtui.nodeset import count, fold
 
@@ -92,6 +92,7 @@ class JobVerdict(NamedTuple):
     process: int | None = None  #: A process of it, where other jobs run on its nodes.
     beside: str = ""  #: What these do.
     failed: bool = False  #: Whether it has ended by an error.
+    stacks: tuple[StackBranch, ...] = ()  #: The stacks of its ranks as a prefix tree.
 
     @property
     def bad(self) -> bool:

@@ -435,7 +435,8 @@ class _Judge:
             return silent
         if (failed := self._failed()) is not None:
             return failed
-        ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None, self._stacks, self._processes]
+        ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None]
+        ranked += [self._stacks.reading if self._stacks else None, self._processes]
         naming = [one for one in (*ranked, self._inspector) if one is not None and one.suspects]
         if not naming:
             return _Named((), "", self._lacks())
@@ -500,8 +501,9 @@ class _Judge:
         does = sources.activity(rank)
         if len(behind) > 1:
             return "are awaited"
-        if frame := sources.stack_of(self._log, behind[0]):
-            does = f"is in {one_line(frame, 120)}"
+        tree = self._stacks.tree if self._stacks is not None else ()
+        if frames := [one.frames[-1] for one in tree if one.frames and behind[0].rank in one.ranks]:
+            does = f"is in {one_line(frames[-1], 120)}"
         if self._ras is not None and self._ras.pending and behind[0] in self._ras.reading.suspects:
             does = "has not matched a send or receive of the others"
         return does
@@ -538,8 +540,8 @@ class _Judge:
         would = []
         if self._flight is None:
             would.append("PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000)")
-        if self._stacks is None or self._stacks.blind:
-            would.append("stacks (py-spy on the nodes)")
+        if self._stacks is None or self._stacks.reading.blind:
+            would.append("stacks (py-spy on the nodes, or here: pip install 'fabtui[stacks]')")
         if self._ras is None and any(one.gpu_tracks for one in group.ranks):
             would.append("NCCL RAS (NCCL 2.24 or later)")
         return text + (f"; {' or '.join(would)} would show it" if would else "")
@@ -563,8 +565,9 @@ class _Judge:
         # A job that starts may hang; one that moved a moment ago, too.
         even = state is JobState.MOVES and quiet < _RECENT
         settled = sure or (even and self._now - group.first >= _SETTLED)
-        read = [self._nvml, self._processes, self._ras.reading if self._ras else None, self._stacks, self._flight]
-        read += [self._inspector, self._logs.reading if self._logs else None, self._kernel.reading]
+        read = [self._stacks.reading if self._stacks else None, self._nvml, self._processes]
+        read += [self._ras.reading if self._ras else None, self._flight, self._inspector]
+        read += [self._logs.reading if self._logs else None, self._kernel.reading]
         read += [self._network.reading if self._network else None]
         return JobVerdict(
             state,
@@ -587,6 +590,7 @@ class _Judge:
             grave.struck is Severity.BAD,
             since <= group.first,
             bool(uneven),
+            stacks=self._stacks.tree if self._stacks is not None else (),
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:
@@ -602,11 +606,8 @@ class _Judge:
             command = "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault|Xid' | tail"
         elif rank is not None and rank.stopped:
             command = f"kill -CONT {place.pid}"
-        elif sources.without_tool(self._log, place):
-            # The state of the process is known.
-            command = f"sudo cat /proc/{place.pid}/stack"
         else:
-            command = stack_command(place)
+            command = sources.stack_step(self._log, place) or stack_command(place)
         return (self._typed(place.node, command),)
 
     def _typed(self, node: str, command: str) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register, register_family
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.job.judge import job_verdict
 from fabtui.diagnosis.job.who_is_behind import ranks_text
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 
 #: Weight of a running job among findings of the same severity: it comes first.
 _FIRST = 1 << 30
+#: Maximum number of ranks that are far from their GPUs and listed.
+_MOST_FAR = 8
 #: Source of evidence of each fact.
 SOURCE_OF_FACT = {
     "gpus": "NVML",
@@ -83,27 +86,8 @@ def _blamed(verdict: JobVerdict) -> Subject | None:
     return Subject(Kind.NODE, first.node) if first.node else None
 
 
-#: Id, name, state of the job, title, meaning, message and next step of each rule about the state alone.
-_ROWS = (
-    ("J20", "running-job-hangs", JobState.HANGS,
-     "Running job hangs",
-     "A running job makes no progress: a rank is stopped, has ended, or does not reach what the others wait for.",
-     "{job}[ has been hanging for {seconds}][ hangs{brief:flag}][: {who}]",
-     "Save the evidence before the job is ended: fabtui hang --save FILE."),
-    ("J21", "running-job-held-up", JobState.SLOW,
-     "Running job is held up by a rank",
-     "A running job makes progress, but the others wait for a rank in each iteration.",
-     "{job} is slow[: {who}]",
-     "See what else that rank does: its data loader, its files, the clock of its GPU."),
-    ("J23", "running-job-diverges", JobState.DIVERGES,
-     "Ranks of a running job call different collectives",
-     "Ranks of a running job call different collectives: it makes progress, but what it computes is wrong.",
-     "{job} is making progress, but[ {who}]",
-     "Compare what these ranks call: a branch that not all ranks take."),
-)  # fmt: skip
-for _id, _name, _state, _title, _meaning, _message, _next in _ROWS:
-    _own = {"id": _id, "name": _name, "state": _state, "title": _title, "__doc__": _meaning, "message": _message}
-    register(type(_name, (_RunningJobRule,), {**_own, "next_step": _next}))
+_STATES = {"J20": JobState.HANGS, "J21": JobState.SLOW, "J23": JobState.DIVERGES}
+register_family(_RunningJobRule, {rule_id: {"state": state} for rule_id, state in _STATES.items()})
 
 
 @register
@@ -111,12 +95,7 @@ class RankStruck(_RunningJobRule):
     """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still makes progress."""
 
     id = "J22"
-    name = "running-job-struck"
-    title = "Kernel report about a rank of a running job"
-    severity = Severity.WARN
     state = JobState.MOVES
-    message = "{job}[: {who}]"
-    next_step = "Expect this rank to fail or to hang; save a checkpoint."
 
     def check(self, context: Model) -> Iterator[Finding]:
         """Yield the finding about ranks that a report struck while the job makes progress."""
@@ -124,3 +103,25 @@ class RankStruck(_RunningJobRule):
             if found.facts.get("who"):
                 verdict = job_verdict(context)
                 yield found.replace(severity=Severity.BAD) if verdict is not None and verdict.struck else found
+
+
+@register
+class RankFarFromGpu(Rule[Model]):
+    """A rank may not run, or have memory, on the NUMA node of its GPU, or its settings name a NIC far from it."""
+
+    id = "J28"
+    name = "rank-far-from-gpu"
+    title = "Rank far from its GPU"
+    domain = Domain.RUNNING
+    severity = Severity.WARN
+    message = "{ranks} far from their GPUs: {first}"
+    evidence = ("{each:lines}",)
+    next_step = "Bind each rank to the NUMA node of its GPU."
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        samples = [sample for node in context.job.nodes if (sample := context.job.latest(node)) is not None]
+        far = [rank for sample in samples for rank in sample.ranks if rank.far]
+        if far:
+            lines = [f"rank {rank.process.rank} on {rank.process.endpoint}: {rank.far}" for rank in far]
+            facts = {"ranks": count(len(far), "rank"), "first": lines[0], "each": tuple(lines[:_MOST_FAR])}
+            yield self.finding("placement", nodes=dict.fromkeys(rank.process.node for rank in far), facts=facts)

@@ -168,10 +168,6 @@ class UnevenPorts(_Uneven):
     """
 
     id = "J24"
-    name = "running-job-uneven-ports"
-    title = "Port carries less of a running job than its peers"
-    message = "{component} {amount} over the last {since}"
-    next_step = "Read the state, the rate and the error counters of this port and its cable."
 
     def check(self, context: Model) -> Iterator[Finding | None]:
         """Yield a finding for each port, and one for each rail; None between nodes."""
@@ -196,10 +192,6 @@ class UnevenNvlinks(_Uneven):
     """The NVLinks of a GPU carry less of a running job's traffic than those of the other GPUs of its node."""
 
     id = "J25"
-    name = "running-job-uneven-nvlinks"
-    title = "NVLinks of a GPU carry less of a running job than its peers"
-    message = "NVLink of {component} {amount} over the last {since}"
-    next_step = "Read the state and the error counters of its NVLinks: nvidia-smi nvlink -s, -e."
 
     def check(self, context: Model) -> Iterator[Finding | None]:
         """Yield a finding for each GPU; None between nodes."""

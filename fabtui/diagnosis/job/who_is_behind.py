@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from fabtui.model.facts.node_view import dicts
 from fabtui.nodeset import count, ranges
+from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import json_number
 
 #: Maximum number of nodes that a sentence names.
@@ -17,8 +19,8 @@ _MOST_NODES = 3
 NO_RANK = "no process with a rank (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK) is visible to this user on"
 #: Verbs about one rank, and about several.
 _PLURALS = {"is": "are", "has": "have", "runs": "run", "sleeps": "sleep", "waits": "wait", "works": "work"}
-#: Maximum number of frames that a line shows.
-_SHOWN = 4
+#: Maximum number of frames that a line shows, and of characters of one.
+_SHOWN, _LONGEST = 4, 200
 STOPPED = "stopped (kill -CONT resumes it)"
 #: Share of a processor from which a main thread is busy.
 _BUSY = 0.5
@@ -163,18 +165,6 @@ class RankStack(NamedTuple):
     activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
 
 
-class StackGroup(NamedTuple):
-    """Ranks with the same stack and activity."""
-
-    ranks: tuple[RankStack, ...]
-
-    def sentence(self) -> str:
-        first = self.ranks[0]
-        where = " <- ".join([*first.frames[:_SHOWN], *(["..."] if len(first.frames) > _SHOWN else [])])
-        text = f"{ranks_text(one.place for one in self.ranks)}: {first.activity}"
-        return f"{text}, in {where}" if where else text
-
-
 def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     """Return the ranks in a value of the probe ``stacks``."""
     stacks = []
@@ -185,14 +175,59 @@ def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     return stacks
 
 
-def grouped(stacks: Iterable[RankStack]) -> list[StackGroup]:
+def grouped(stacks: Iterable[RankStack]) -> list[list[RankStack]]:
     """Return ranks with equal stacks together, the smallest group first."""
     groups: dict[tuple[str, ...], list[RankStack]] = {}
     for one in sorted(stacks, key=lambda one: one.place.rank):
         # What the kernel shows changes from moment to moment; it counts only where nothing better is known.
         known = one.frames and one.activity != STOPPED
         groups.setdefault(one.frames if known else (one.activity,), []).append(one)
-    return sorted((StackGroup(tuple(ranks)) for ranks in groups.values()), key=lambda group: len(group.ranks))
+    return sorted(groups.values(), key=len)
+
+
+class StackBranch(NamedTuple):
+    """Functions that ranks share, as a branch of the prefix tree of their stacks."""
+
+    depth: int  #: Number of branches above it.
+    ranks: tuple[int, ...]
+    frames: tuple[str, ...]  #: From the outermost.
+    activity: str  #: What the kernel shows of ranks whose stack ends here, or "".
+
+    def lines(self, most: int | None = _SHOWN) -> list[str]:
+        """Return it, cleaned, as STAT writes it: ``3:[0,2-3] step (train.py:9)``.
+
+        At most ``most`` functions are on one line; without a maximum, each has a line of its own.
+        """
+        head = f"{'  ' * self.depth}{len(self.ranks)}:[{ranges(self.ranks)}] "
+        frames = [one_line(frame, _LONGEST) for frame in self.frames]
+        end = [one_line(self.activity, _LONGEST)] if self.activity else []
+        if most is not None:
+            return [head + " > ".join([*(["..."] if len(frames) > most else []), *frames[-most:], *end])]
+        first, *rest = [*frames, *end] or [""]
+        return [head + first, *(" " * (2 * self.depth + 2) + frame for frame in rest)]
+
+
+def stack_tree(stacks: Iterable[RankStack], depth: int = 0, above: int = 0) -> list[StackBranch]:
+    """Return the stacks of ranks as a prefix tree: a branch follows the one that it leaves, the smallest one first.
+
+    ``above`` is the number of functions of the branches above, from the outermost.
+    """
+    apart: dict[str, list[RankStack]] = {}
+    for one in stacks:
+        rest = one.frames[: len(one.frames) - above]
+        apart.setdefault(rest[-1] if rest else one.activity, []).append(one)
+    branches = []
+    for rows in sorted(apart.values(), key=lambda rows: (len(rows), rows[0].place.rank)):
+        further = zip(*(one.frames[::-1][above:] for one in rows), strict=False)
+        shared = tuple(names[0] for names in takewhile(lambda names: len(set(names)) == 1, further))
+        ends = [one for one in rows if len(one.frames) == above + len(shared)]
+        does = {one.activity for one in ends} if len(ends) == len(rows) else set()
+        branches.append(
+            StackBranch(depth, tuple(sorted(one.place.rank for one in rows)), shared, "; ".join(sorted(does)))
+        )
+        if len(ends) < len(rows):
+            branches += stack_tree(rows, depth + 1, above + len(shared))
+    return branches
 
 
 def _activity(one: Mapping[str, Any]) -> str:

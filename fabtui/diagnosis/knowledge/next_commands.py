@@ -18,7 +18,7 @@ from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui.transport.registry import command_on_node
+from fabtui.transport.registry import LAUNCHED, command_on_node
 
 #: Rendezvous port of a test by hand.
 PORT = 29517
@@ -99,7 +99,7 @@ def typed(command: str, model: Model | None) -> str:
     if is_this_machine(model):
         return NextStep(command, node, remote, "local" if model.lab is None else "lab")
     record, text = model.nodes.get(node), command
-    if record is not None and record.backend in ("srun", "via"):
+    if record is not None and record.backend in LAUNCHED:
         text = one_line(command_on_node(model.options, node, remote, record.backend), 2000)
     elif config := model.options.get("ssh_config"):
         text = f"ssh {verbose}-F {shlex.quote(one_line(str(config), 500))} {quoted} {remote}"
@@ -112,7 +112,7 @@ def login_words(model: Model, node: str) -> list[str]:
     if is_this_machine(model):
         return []
     backend = model.nodes[node].backend if node in model.nodes else ""
-    if backend in ("srun", "via"):
+    if backend in LAUNCHED:
         words = shlex.split(command_on_node(options, node, "sh -i", backend))
         # Without a terminal, a shell in a container neither edits lines nor ends programs with Ctrl+C.
         asked = ["-it" if word == "-i" and at < words.index("sh") else word for at, word in enumerate(words)]

@@ -16,7 +16,7 @@ from fabtui.diagnosis.knowledge import load
 from fabtui.model.session_logs import CommandRun
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.transport.registry import command_on_node
+from fabtui.transport.registry import LAUNCHED, command_on_node
 
 #: Maximum length of a line that is searched.
 _LONGEST = 500
@@ -168,7 +168,7 @@ def _after_ssh(words: Sequence[str]) -> tuple[str, str]:
 def _launched(model: Model, text: str) -> tuple[str, str] | None:
     """Return the node and the command of a step that is written for a launcher; None for any other."""
     for node, record in model.nodes.items():
-        if record.backend in ("srun", "via"):
+        if record.backend in LAUNCHED:
             prefix = command_on_node(model.options, node, "", record.backend).strip() + " "
             if text.startswith(prefix):
                 return node, text[len(prefix) :]

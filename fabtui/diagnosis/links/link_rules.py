@@ -103,15 +103,6 @@ class OutsideDomain(_DomainRule):
     """A node, or some of its GPUs, is not in the NVLink domain of similar nodes: a different clique, or none."""
 
     id = "FT124"
-    name = "outside-nvlink-domain"
-    title = "Node outside the NVLink domain of the others"
-    message = (
-        "[{alone} is in no NVLink domain (no cluster UUID), unlike {unlike}]"
-        "[{where} is outside the NVLink domain of {others}][: clique {clique}, theirs is {usual}]"
-    )
-    next_step = (
-        "Reset the GPUs of the node, or restart it; then compare its partition in the fabric manager (NMX) with theirs."
-    )
 
     def check(self, context: Model) -> Iterator[Finding]:
         for kind in _kinds(context):
@@ -153,10 +144,6 @@ class DomainSplit(_DomainRule):
     """The nodes of one NVLink cluster are in several cliques: its switches connect them, but NCCL uses the network."""
 
     id = "FT125"
-    name = "nvlink-domain-split"
-    title = "NVLink domain is split"
-    message = "the NVLink domain of {nodes} is split: {parts}"
-    next_step = "If it is not partitioned on purpose, compare the partitions in the fabric manager (NMX), and its log."
 
     def check(self, context: Model) -> Iterator[Finding]:
         for kind in _kinds(context):
@@ -184,12 +171,6 @@ class NvlinkInactive(_LinkRule):
     """
 
     id = "FT101"
-    name = "nvlink-inactive"
-    title = "NVLinks no longer active"
-    severity = Severity.WARN
-    message = "{node} GPU {gpu}: {inactive} of {links} NVLinks are no longer active"
-    evidence = ("link {numbers}",)
-    next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
 
     def check(self, model: Model) -> Iterator[Finding]:
         for record in model.nodes.values():
@@ -231,10 +212,6 @@ class RdmaPort(_PortRule):
     """
 
     id = "FT103"
-    name = "rdma-port"
-    title = "Problem of an RDMA port"
-    message = "{node} RDMA port {port}: {problem}"
-    next_step = "Check `ibstat` and the error counters of the port; reseat or replace the cable."
 
     def check(self, model: Model) -> Iterator[Finding | None]:
         for record in model.nodes.values():
@@ -252,11 +229,6 @@ class RdmaPortInactive(_PortRule):
     """The inventory shows a port next to endpoints that is not active."""
 
     id = "FT104"
-    name = "rdma-port-inactive"
-    title = "RDMA port not active"
-    message = "{node} {device} is not active"
-    evidence = ("{state}, {physical}: the endpoints next to it have no other NIC as close",)
-    next_step = "Check cable and switch port."
 
     def check(self, model: Model) -> Iterator[Finding]:
         for record in (record for record in model.nodes.values() if "ibstat" not in record.probe_results):
@@ -277,11 +249,6 @@ class GpuInUse(_LinkRule):
     """Another process uses a GPU that was tested."""
 
     id = "FT105"
-    name = "gpu-in-use"
-    title = "GPU is in use by another process"
-    severity = Severity.WARN
-    message = "{gpu} is in use by {process}"
-    next_step = "Test again when the process has ended, or without this GPU."
 
     def check(self, model: Model) -> Iterator[Finding]:
         for end, process in gpus_in_use(model).items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Role, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Role, Rule, Severity, Subject, declared, register
 from fabtui.diagnosis.knowledge import load
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import error_counters, first_links
@@ -171,13 +171,8 @@ class _CounterRule(Rule[Model]):
         return iter(())
 
 
-def _rule(row: Mapping[str, str]) -> type[_CounterRule]:
-    own = {name: row[name] for name in ("id", "name", "title")} | {"role": Role(row.get("role", Role.COUNTER))}
-    return type(row["name"], (_CounterRule,), {**own, "next_step": row["next"], "__doc__": row["meaning"]})
-
-
 for _row in load("counters")["rule"]:
-    register(_rule(_row))
+    register(type(_row["name"], (_CounterRule,), declared(_row)))
 
 
 @register
@@ -190,9 +185,6 @@ class LoneCounters(_CounterRule):
     """
 
     id = "FT160"
-    name = "lone-counters"
-    title = "Counters grow on one node alone"
-    severity = Severity.NOTE
 
     def check(self, context: Model) -> Iterator[Finding | None]:
         """Yield a finding for each node and kind of damage; None between phases."""

@@ -53,18 +53,6 @@ class RoceClass(NodeRule):
     """
 
     id = "FT150"
-    name = "roce-class"
-    title = "RoCE traffic of NCCL without flow control"
-    severity = Severity.WARN
-    message = "{devices:devices}: NCCL sends in priority {priority}, which has no {without}; priority {having} has it"
-    evidence = (
-        "{chosen_by}, and the port trusts {trust}",
-        "DSCP {dscps} is in such a priority: NCCL_IB_TC is four times the DSCP",
-    )
-    next_step = (
-        "Set NCCL_IB_TC, or the NIC's own class if it has one, to four times a DSCP of a priority with PFC, "
-        "the same on all nodes and switches."
-    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         given = context.model.options.get("env")
@@ -172,17 +160,7 @@ class HalfPort(Rule[Model]):
     """
 
     id = "FT151"
-    name = "half-port"
-    title = "Half of a port is unused"
     domain = Domain.LINKS
-    severity = Severity.WARN
-    message = "{node}: half of the port is unused: {unused} {how}"
-    evidence = (
-        "{used} passes {pcie:.0f} of {rate:.0f} Gb/s: its PCIe link is no faster",
-        "both lead to one connector: NCCL_IB_HCA={hca} uses both",
-        "set: {variables}",
-    )
-    next_step = "Bring both interfaces up, each with an address, and set NCCL_IB_HCA to both devices on all nodes."
 
     def check(self, model: Model) -> Iterator[Finding]:
         pairs: list[Measurement] | None = None

@@ -176,11 +176,6 @@ class DuplicateAddress(AddressRule):
     """Several nodes have the same address on a data interface. Packets reach only one of them."""
 
     id = "FT230"
-    name = "duplicate-address"
-    title = "Several nodes have the same address"
-    message = "{holders} have the same address {address}: packets reach only one of them"
-    evidence = ("{by_interface:lines}", *AddressRule.evidence)
-    next_step = "Assign different addresses."
     by_chance = True
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
@@ -207,14 +202,6 @@ class RailsSwapped(AddressRule):
     """Interfaces of a node are connected to each other's rails. By default Linux hides it: everything passes."""
 
     id = "FT231"
-    name = "rails-swapped"
-    title = "Interfaces are connected to the wrong rails"
-    message = "rails swapped on {node}[: {plugs}]"
-    evidence = (
-        "{plugs:flag}the MAC addresses that nodes learned show it",
-        "{across:flag}its packets arrive on other rails only, and nothing reaches it",
-    )
-    next_step = "Swap the cables, or the VLANs of the switch ports."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         wrong = misconnected(mesh.model)
@@ -234,10 +221,6 @@ class WrongNetmask(AddressRule):
     """The netmask of an interface differs from the one that other nodes have in the same network."""
 
     id = "FT232"
-    name = "wrong-netmask"
-    title = "Netmask differs from the other nodes"
-    message = "{node} {nic}: netmask /{own} on {address}, /{common} on {others} other nodes of this network"
-    next_step = "Set the netmask of the other nodes, and restore the routes of the interface."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         networks: Counter[Any] = Counter(place.network.network for place in mesh.places)
@@ -275,15 +258,7 @@ class ReversePathFilter(AddressRule):
     """A node drops packets that arrive on an interface other than the one its answer would leave through."""
 
     id = "FT233"
-    name = "reverse-path-filter"
-    title = "rp_filter drops packets from other rails"
-    message = (
-        "{node} drops packets that arrive on an interface other than the one it answers through (rp_filter is 1 on"
-        " {filtered})"
-    )
-    evidence = ("{routes:lines}", *AddressRule.evidence)
     takes_endpoints = False
-    next_step = "Route by source address on the node (ip rule, one table per rail), or set rp_filter to 2."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         seats = {(place.node, place.address): place for place in mesh.places}
@@ -318,11 +293,6 @@ class OtherFamily(AddressRule):
     """The data interfaces of some nodes have addresses of a different family from the other nodes."""
 
     id = "FT234"
-    name = "other-address-family"
-    title = "Nodes without a common address family"
-    message = "only IPv{own} addresses on the data interfaces of {nodes}, IPv{common} on the other nodes"
-    evidence = ("they share no address family, so the layers ping, mtu, udp and tcp do not cover these nodes",)
-    next_step = "Give the nodes addresses of the same family, or leave them out."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         families: dict[int, list[str]] = {}

@@ -27,6 +27,7 @@ from fabtui.diagnosis.finding import (
     finished,
     in_steps,
     register,
+    register_family,
     rules_of,
 )
 from fabtui.diagnosis.knowledge import load
@@ -86,14 +87,6 @@ class CallerFails(MeshRule):
     """
 
     id = "FT212"
-    role = Role.CONNECTION
-    name = "caller-fails"
-    title = "A node itself cannot send or connect"
-    message = "{node} {why}: {reason}"
-    evidence = (
-        "{count:count_measurement} from {node} ended so before anything was sent: the other nodes are not to blame",
-    )
-    next_step = "Repair it on this node; the other ends of these pairs are not to blame."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for (node, code), rows in mesh.unsent.items():
@@ -144,17 +137,6 @@ class PathDropsFlows(MeshRule):
     """
 
     id = "FT209"
-    role = Role.CONNECTION
-    name = "path-drops-flows"
-    title = "One of several equal paths drops packets"
-    message = "{never} of {tried} flows {scope:between} never pass: one of several equal paths drops them"
-    evidence = (
-        "{pairs:count_address pair}, {source_ports} source ports each, in rounds 2 s apart: the same ports fail",
-        "{steady:count_address pair} within the groups pass with all ports",
-        "{hop} is the last router that answers for a flow that is lost",
-        "pings, datagrams and connections that fail there took this path",
-    )
-    next_step = "Disable the next hops or the members of the bond one by one, and look at their counters."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         bad = {
@@ -203,18 +185,6 @@ class SomeConnections(MeshRule):
     """
 
     id = "FT210"
-    role = Role.CONNECTION
-    name = "some-connections"
-    title = "Only some connections pass"
-    message = "only some connections {to} pass"
-    evidence = (
-        "{passed} of {tried} connections were accepted, while pings and datagrams pass",
-        "{unsteady} of the source ports pass at one time and not at another",
-        "{rules:lines}",
-        "{p2p:flag}the pairs pass in p2p, where connections are tried again; many ranks that start at once may fail",
-        "usual cause: a limit on new connections, in a firewall or in the connection table of {where}",
-    )
-    next_step = "Look for limits in the firewall of the node, and for a full connection table."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         left: set[AddressPair] = set()
@@ -367,54 +337,26 @@ class _InterfaceRule(MeshRule):
     """Base of the rules about interfaces whose nodes report a fault of them."""
 
     role = Role.REPORTED
-    command: ClassVar[str]
     evidence: ClassVar[tuple[str, ...]] = ("{bad} of {count} address pairs at it fail or lose packets",)
+    flaps: ClassVar[bool]
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for seat, fault in mesh.faults.items():
-            if bool(fault.flaps) is (self.name == LinkFlaps.name):
+            if bool(fault.flaps) is self.flaps:
                 scope = mesh.scope_of(seat)
                 nic = shlex.quote(fault.nic)
                 facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
-                finding = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
+                command = on_node(seat[0], f"ip -s -s link show {nic}", mesh.model)
+                finding = mesh.finding(self, scope, MESH, facts, command)
                 bad = len({path for _, path in finding.measurements})
-                # A cable that was plugged in again, and whose paths work, is no fault any more.
+                # A cable that was plugged in again, and whose paths work, is no longer a fault.
                 once = fault.once and not bad
                 severity = self.severity if bad else Severity.NOTE if once else Severity.WARN
                 facts = {**finding.facts, "bad": bad or None, "once": once, "often": not once}
                 yield finding.replace(facts=facts, severity=severity)
 
 
-@register
-class LinkFlaps(_InterfaceRule):
-    """The carrier of an interface went away and came back during the session."""
-
-    id = "FT220"
-    name = "link-flaps"
-    title = "Link flaps"
-    message = (
-        "{scope:subject}: [{often:flag}the link flaps (carrier changed {changes:count_time} during the session)]"
-        "[{once:flag}the link went down once, and came back]"
-    )
-    next_step = "Check the cable, the transceiver and the switch port."
-    command = "ip -s -s link show {}"
-
-
-@register
-class InterfaceDown(_InterfaceRule):
-    """A node reports an interface as down, although its network works on other nodes."""
-
-    id = "FT221"
-    name = "interface-down"
-    title = "Interface is down"
-    message = "{scope:subject} is down"
-    evidence = (
-        "{off:flag}it is switched off: sudo ip link set {nic} up",
-        "{on:flag}it has no carrier: check the cable and the switch port",
-        *_InterfaceRule.evidence,
-    )
-    next_step = "Switch the interface on; if it has no carrier, check the cable and the switch port."
-    command = "ip -s -s link show {}"
+register_family(_InterfaceRule, {"FT220": {"flaps": True}, "FT221": {"flaps": False}})
 
 
 @register
@@ -422,12 +364,6 @@ class ProbeFailedRule(MeshRule):
     """A probe of the mesh crashed on a node, or did not answer there. This is no evidence about cables."""
 
     id = "FT222"
-    name = "probe-failed"
-    title = "Probe failed on a node"
-    severity = Severity.WARN
-    message = "the {probe} probe failed on {node}: {reason}"
-    evidence = ("{count:count_measurement} without a result",)
-    next_step = "Test again; if the probe fails again, report this text."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         groups: dict[tuple[str, str, str], set[tuple[Layer, AddressPair]]] = {}
@@ -457,21 +393,6 @@ class BlockedBetweenGroups(MeshRule):
     """
 
     id = "FT211"
-    role = Role.CAUSE
-    name = "blocked-between-groups"
-    title = "Traffic between groups of nodes fails"
-    message = (
-        "[nothing passes{dead:flag}][{size}-byte packets do not pass][large packets do not pass{large:flag}]"
-        "[TCP connections do not pass{tcp:flag}][UDP datagrams do not pass{udp:flag}] {scope:between}"
-        "[, on one of several equal paths{equal_paths:flag}]"
-    )
-    evidence = (
-        "{count} of {total} address pairs are affected[{within:flag}; within each group all pass]",
-        "{passes}-byte packets pass",
-        "no datagrams could be counted, which would show the direction: {udp_error}",
-        "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
-    )
-    next_step = "Check the ports that connect the leaf switches of these nodes: MTU, state, VLANs and access lists."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in _splits(mesh.dead_scopes):
@@ -528,27 +449,7 @@ class _DeadScopes(MeshRule):
                 yield mesh.finding(self, scope, MESH, facts, mesh.echo_commands(scope))
 
 
-@register
-class Unreachable(_DeadScopes):
-    """Nothing passes in either direction: an interface, a node, a rail, or the path between rails or two nodes."""
-
-    id = "FT201"
-    name = "unreachable"
-    title = "Addresses do not reach each other"
-    next_step = "Check link state and route on the node; if they are fine, check the switch port."
-    both = True
-
-
-@register
-class OneWayRule(_DeadScopes):
-    """Nothing passes in one direction while the opposite direction works."""
-
-    id = "FT202"
-    role = Role.CAUSE
-    name = "one-way"
-    title = "Traffic passes in one direction only"
-    next_step = "Compare routes, rp_filter and firewall rules of both ends."
-    both = False
+register_family(_DeadScopes, {"FT201": {"both": True}, "FT202": {"both": False}})
 
 
 @register
@@ -556,13 +457,6 @@ class IcmpDropped(MeshRule):
     """No echo is answered while UDP datagrams pass in both directions. Jobs are not affected."""
 
     id = "FT203"
-    role = Role.CONSEQUENCE
-    name = "icmp-dropped"
-    title = "Pings are dropped, datagrams pass"
-    severity = Severity.WARN
-    message = "{scope:subject}: pings are lost, datagrams pass: ICMP is dropped"
-    evidence = ("{count} of {total} address pairs answer no ping",)
-    next_step = "Allow ICMP echo, or ignore the ping layer."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         bad = []
@@ -572,7 +466,7 @@ class IcmpDropped(MeshRule):
                 bad.append(path)
         for scope in mesh.scopes(bad):
             setting = on_node(min(scope.pairs).dst, "sysctl net.ipv4.icmp_echo_ignore_all", mesh.model)
-            yield mesh.finding(self, scope, (Layer.PING,), {}, [*mesh.echo_commands(scope)[:1], setting])
+            yield mesh.finding(self, scope, (Layer.PING,), {}, [setting, *mesh.echo_commands(scope)[:1]])
 
 
 class _MtuRule(MeshRule):
@@ -580,6 +474,7 @@ class _MtuRule(MeshRule):
 
     role = Role.CAUSE
     evidence = ("{count} of {total} address pairs lose packets that fill the MTU, and pass small ones",)
+    silent: ClassVar[bool]  #: Whether no router reports a lower MTU.
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.mtu_scopes:
@@ -587,34 +482,12 @@ class _MtuRule(MeshRule):
             mtu = _path_mtu(extras)
             if mtu is None and scope.kind is ComponentKind.SPLIT:
                 continue
-            if (mtu is None) is (self.name == MtuBlackHole.name):
+            if (mtu is None) is self.silent:
                 facts = {**_sizes(mesh, scope, extras), "mtu": mtu}
                 yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, extras))
 
 
-@register
-class MtuBlackHole(_MtuRule):
-    """Packets that fill the MTU of the interfaces are lost without an error message, while small ones pass."""
-
-    id = "FT204"
-    name = "mtu-black-hole"
-    title = "Large packets are lost silently"
-    message = "MTU black hole {scope:between}[: {blocked} bytes do not pass][, {passes} do]"
-    next_step = "Set the same MTU on all interfaces and switch ports of the path."
-
-
-@register
-class NarrowPath(_MtuRule):
-    """A router on the path reports a lower MTU than the interfaces have."""
-
-    id = "FT205"
-    name = "narrow-path"
-    title = "Path MTU is below the interface MTU"
-    message = (
-        "narrow path {scope:between}: path MTU is {mtu}, the interfaces' is larger"
-        "[: {blocked} bytes do not pass][, {passes} do]"
-    )
-    next_step = "Raise the MTU of the router ports, or lower the MTU of the interfaces."
+register_family(_MtuRule, {"FT204": {"silent": True}, "FT205": {"silent": False}})
 
 
 @register
@@ -622,15 +495,6 @@ class OutdatedPathMtu(MeshRule):
     """The kernel of a node remembers a smaller path MTU than the path has now, for ten minutes after it was learned."""
 
     id = "FT235"
-    name = "outdated-path-mtu"
-    title = "Cached path MTU is outdated"
-    severity = Severity.WARN
-    message = "outdated path MTU {mtu} in the kernel's cache of {node}: the paths pass more"
-    evidence = (
-        "{count} of {total} address pairs: echoes of {blocked} bytes pass if they ignore the cached value",
-        "jobs send smaller packets until the value expires (net.ipv4.route.mtu_expires, usually 600 s)",
-    )
-    next_step = "Flush the cache; if the value returns, a router on the path still has a smaller MTU."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         by_mtu: dict[int | None, set[AddressPair]] = {}
@@ -656,26 +520,6 @@ class Firewall(MeshRule):
     """
 
     id = "FT206"
-    role = Role.CONNECTION
-    name = "firewall"
-    title = "Ephemeral ports are blocked"
-    message = (
-        "[{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports]"
-        "[no answer on ephemeral ports of {silent} to {protocols} from {scope:senders}]"
-        "[UDP from {scope:senders} does not arrive on ephemeral ports of {deaf}]"
-        "[{sender:flag}{protocols} packets from {scope:where} do not arrive on ephemeral ports of any node]"
-        "[{wide:flag}no answer on ephemeral ports to {protocols} {scope:between}] (ping passes)"
-    )
-    evidence = (
-        "{rules:lines}",
-        "{sender:flag}usual causes: the NIC writes wrong checksums (offload), or its switch port passes only ICMP",
-        "{unread:flag}a firewall of {node} drops them, or something on the path to it; {why}",
-        "{unruled:flag}no rule was found on {node} that drops them: something on the path to it does",
-        "{p2p:flag}the pairs pass in p2p, where the other end may connect",
-        "{count} of {total} address pairs",
-        "TCP: {tcp_errors}",
-    )
-    next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.port_scopes:
@@ -765,12 +609,6 @@ class PacketLoss(MeshRule):
     """Some packets are lost, but not all."""
 
     id = "FT207"
-    role = Role.REASON
-    name = "packet-loss"
-    title = "Packets are lost"
-    message = "{scope:subject}: {loss:percent_range} of packets are lost"
-    evidence = ("{lossy} of {count} address pairs lose packets",)
-    next_step = "Check error counters of the NICs, and the cable."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
@@ -793,13 +631,6 @@ class HighRoundTrip(MeshRule):
     """Pings take far longer than is usual in their class."""
 
     id = "FT208"
-    role = Role.REASON
-    name = "high-round-trip"
-    title = "Round trips are far above the usual ones"
-    severity = Severity.WARN
-    message = "{scope:subject}: round trip up to {worst:.3g} ms, usually {median:.2g} ms"
-    evidence = ("{count} of {total} address pairs",)
-    next_step = "Check the load of the node and the path to it."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         slow: dict[AddressPair, tuple[float, float]] = {}
@@ -865,7 +696,7 @@ def _cached(model: Model) -> Steps[_Cached]:
 
 
 def _blocked_paths(finding: Finding) -> set[AddressPair]:
-    if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWayRule, MtuBlackHole)):
+    if isinstance(finding.rule, (AddressRule, _DeadScopes)) or finding.rule.id in ("FT204", "FT221"):
         return {path for _, path in finding.measurements}
     if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):
         return {path for _, path in finding.measurements}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Role, Severity, register
+from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad, misconnected, paths_of_seats
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
@@ -187,11 +187,6 @@ class DuplicateMac(_MacRule):
     """Interfaces of several nodes have the same MAC address in one network. Frames reach only one of them."""
 
     id = "FT236"
-    name = "duplicate-mac"
-    title = "Several nodes have the same MAC address"
-    message = "{interfaces} have the same MAC {mac}: frames reach only one of them"
-    evidence = ("{by_interface:lines}", *AddressRule.evidence)
-    next_step = "Give each interface its own MAC address: look for one that an image or a configuration sets."
     by_chance = True
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
@@ -244,13 +239,6 @@ class StrangerAnswers(_MacRule):
     """Nodes have learned a MAC address for an address of another node that none of its interfaces has."""
 
     id = "FT237"
-    name = "stranger-answers"
-    title = "Another machine answers for the address of a node"
-    message = (
-        "[another machine answers{stranger:flag}][{answers} answers] for {address}: {witnesses} "
-        "[has{single:flag}][have{several:flag}] its MAC as {seen}, {node}'s {nic} has {own}"
-    )
-    next_step = "Find the machine with this MAC in the switch's MAC table, and take the address from it."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         macs = _macs(mesh.model)
@@ -274,14 +262,7 @@ class StaleNeighbour(_MacRule):
     """A node keeps a MAC address for an address of another node that none of its interfaces has (or no longer has)."""
 
     id = "FT238"
-    name = "stale-neighbour"
-    title = "Neighbour entry with an old MAC address"
-    message = (
-        "{witnesses} [has{single:flag}][have{several:flag}] a {state} neighbour entry with "
-        "[an old MAC{stranger:flag}][the MAC of {owner}] for {node} ({address} is {own}, not {seen})"
-    )
     takes_endpoints = False
-    next_step = "Delete the entry (ip neigh del), and remove it from the boot configuration."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         macs = _macs(mesh.model)
@@ -313,16 +294,7 @@ class WrongSwitch(_MacRule):
     """An interface is connected to a switch that has another rail, or no rail, of the other nodes: wrong cabling."""
 
     id = "FT239"
-    role = Role.RESULT
-    name = "wrong-switch"
-    title = "Interface is connected to the switch of another rail"
-    severity = Severity.WARN
-    message = (
-        "{node} {nic} (rail {rail}) is connected to {switch}[ {port}], rail {rail} of {others} other nodes to {usual}"
-    )
-    evidence = ("{switch} serves rail {of_switch} of the other nodes", "according to LLDP, without traffic")
     takes_endpoints = False
-    next_step = "Compare the cabling with the plan: swap the cables."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         plugs = _plugs(mesh)

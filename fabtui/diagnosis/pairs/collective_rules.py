@@ -8,8 +8,6 @@ from typing import Any
 
 from fabtui.diagnosis.experiment import GroupFact
 from fabtui.diagnosis.finding import (
-    Domain,
-    ExperimentKind,
     Finding,
     Kind,
     Rule,
@@ -41,19 +39,6 @@ class NvlinkSharp(Rule[PairContext]):
     """A collective fails where NVLink SHARP is set up, or is slower with it than a ring of the same GPUs would be."""
 
     id = "FT046"
-    name = "nvlink-sharp"
-    title = "NVLink SHARP fails or is slow"
-    lasts = False
-    domain = Domain.PAIRS
-    message = "{where}: NVLink SHARP (NVLS) {what}"
-    evidence = (
-        "{collective} over {group} fails",
-        "all_reduce by {algorithm}: {busbw:.3g} {unit}; a ring reaches about what the pairs do, {pairs_have:.3g}"
-        " {unit}",
-    )
-    next_step = """Compare the Fabric state of all GPUs; reset the GPUs and restart nvidia-fabricmanager, or reboot \
-the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
-    experiments = (ExperimentKind.NO_NVLS,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         model = context.model

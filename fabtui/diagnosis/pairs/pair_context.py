@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +31,9 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.events import at_fault
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Reduced, Verdict, worst
-from fabtui.model.pair_table import SAME_DOMAIN, Flags, Ints, PairTable, parts
+from fabtui.model.pair_table import DEAD as DEAD_CODES
+from fabtui.model.pair_table import OK, SAME_DOMAIN, SLOW, Flags, Ints, PairTable, parts, quantile
+from fabtui.model.places import Places
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import NETWORK
@@ -37,6 +41,8 @@ from fabtui_node.parsers.nccl.transports import NETWORK
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
+#: Logarithm of a value over the usual one that no load of the cores explains, and number of such pairs with one cause.
+_FAR, _FEWEST_FAR = math.log(0.02), 3
 #: Number of collectives per step.
 _GROUPS = 32
 #: Maximum number of ports with congestion or loss that a finding names, and of their counters.
@@ -316,12 +322,29 @@ class PairContext:
             yield
             left = np.ones(len(table), dtype=bool)
             left[settled] = False
+            self.blames += yield from self._far_below(table, places, settled)
+            settled += [at for one in self.blames for at in one.bad]
             for found in blamed(table, places, self.model.endpoints, settled):
                 if found is not None:
                     self.blames.append(found)
                 yield None
             if (shared := in_common(table, places, self.blames, left)) is not None:
                 self.blames = [shared, *(one for one in self.blames if not one.dead)]
+
+    def _far_below(self, table: PairTable, places: Places, settled: Sequence[int]) -> Steps[list[Blame]]:
+        """Return what pairs have in common that are slower than busy cores make them; the others pass as it were."""
+        slow = table.verdict == SLOW
+        far = slow & (table.share < _FAR)
+        if self.cores.enough or np.count_nonzero(far) < _FEWEST_FAR:
+            return []
+        blames: list[Blame] = []
+        judged = replace(table, verdict=np.where(far, DEAD_CODES[0], np.where(slow, OK, table.verdict)))
+        for one in blamed(judged, places, self.model.endpoints, [*settled, *np.flatnonzero(table.dead).tolist()]):
+            if one is not None and len(one.bad) >= _FEWEST_FAR:
+                factor = math.exp(quantile(table.share[list(one.bad)]))
+                blames.append(one._replace(dead=False, factor=factor))
+            yield
+        return blames
 
     def pairs_at(self, places: Sequence[int] | Ints) -> list[Pair]:
         table, names = self.tally.table, self.model.table.names

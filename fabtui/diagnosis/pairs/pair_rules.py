@@ -18,7 +18,6 @@ from fabtui.diagnosis.experiment import PAIR_EXPERIMENTS, ends_of
 from fabtui.diagnosis.finding import (
     AddressPair,
     Direction,
-    ExperimentKind,
     Finding,
     Kind,
     Pair,
@@ -29,6 +28,7 @@ from fabtui.diagnosis.finding import (
     Severity,
     Steps,
     Subject,
+    declared,
     in_steps,
     register,
 )
@@ -105,17 +105,6 @@ class WrongData(Rule[PairContext]):
     """Data arrives different from what was sent: a job would compute wrong results without an error."""
 
     id = "FT007"
-    role = Role.CAUSE
-    name = "wrong-data"
-    title = "Data arrives different from what was sent"
-    message = (
-        "[{pair:arrow} wrong data][{component}: wrong data in {bad} of {tested} pairs][{group}: wrong data]"
-        "[{many:count_pair} with wrong data][, {wrong}]"
-    )
-    next_step = (
-        "Keep these GPUs out of jobs: a job would carry on with wrong numbers. Then test their memory and links."
-    )
-    experiments = (ExperimentKind.FRESH, *PAIR_EXPERIMENTS)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if any(counts[Verdict.WRONG] for counts in (context.tally.counts, *context.tally.layers.values())):
@@ -274,12 +263,6 @@ class NodeLost(_PairRule):
     """
 
     id = "FT001"
-    name = "node-lost"
-    title = "Node lost or not reachable"
-    message = "{node} {state}"
-    evidence = ("{reason}", "{failed}")
-    next_step = "Run the command of the hint, usually ssh to the node."
-    exit_note = "3, or 1 if a result is bad as well: a node that is gone was not tested"
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         for event in (yield from past_events(context)):
@@ -344,17 +327,6 @@ class Contention(_PairRule):
     """Pairs that are slow alongside other traffic pass when they are tested alone: the fabric is short of bandwidth."""
 
     id = "FT028"
-    name = "contention"
-    title = "Pairs are slow under load only"
-    lasts = False
-    severity = Severity.WARN
-    message = "contention: {slow} pairs are slow alongside other traffic and pass alone"
-    evidence = (
-        "{passed} of {retested} slow pairs passed when retested alone",
-        "{inside} pairs pass alone and are slow in the world communicator, alongside all others",
-    )
-    next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
-    experiments = (ExperimentKind.ALONE,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         passed = retested = 0
@@ -393,12 +365,6 @@ class RailsBlockedByNode(_PairRule):
     """Pairs across rails fail between certain nodes, which reach each other within rails."""
 
     id = "FT011"
-    name = "rails-blocked-nodes"
-    title = "No traffic across rails between certain nodes"
-    message = "no traffic across rails[ among {among}][ from {source} to {destination}]"
-    evidence = ("these nodes reach each other within rails",)
-    next_step = "Compare the routes between rails of these nodes with the routes of other nodes."
-    experiments = (ExperimentKind.ALONE, ExperimentKind.ONE_RAIL, ExperimentKind.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
@@ -597,18 +563,9 @@ _SPECIAL: dict[str, type[BlameRule]] = {
 }
 
 
-def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
-    """Return the rule of a row of ``blame_rules.toml``."""
-    own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
-    own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
-    own["role"] = Role.DEAD if row["dead"] else Role.SLOW
-    own["experiments"] = tuple(map(ExperimentKind, row["experiments"]))
-    own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
-    return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
-
-
 for _row in load("blame_rules")["rule"]:
-    register(_blame_rule(_row))
+    _own = {**declared(_row), "role": Role.DEAD if _row["dead"] else Role.SLOW}
+    register(type(_row["name"], (_SPECIAL.get(_row["name"], BlameRule),), _own))
 
 
 @register
@@ -619,15 +576,6 @@ class LeafTaper(_PairRule):
     """
 
     id = "FT027"
-    name = "leaf-taper"
-    title = "Pairs between groups of nodes are evenly slower"
-    lasts = False
-    severity = Severity.NOTE
-    message = "pairs between {leaf_a} and {leaf_b} reach {share:percent} of the value within these groups"
-    evidence = (
-        "evenly so for all pairs: oversubscribed uplinks by design, or a degraded link between leaf switches",
-        "--probes ibfabric shows the links of the switches; --baseline compares with an earlier session",
-    )
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if (share := taper(context.model)) is not None:
@@ -643,11 +591,6 @@ class PairsSameError(_PairRule):
     """Several pairs without a common end fail with the same error."""
 
     id = "FT016"
-    name = "pairs-same-error"
-    title = "Several pairs fail with the same error"
-    message = "{pairs} pairs fail with the same error"
-    next_step = "Look for what the pairs have in common: a switch, a rail, a library."
-    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         # The mesh explains addresses between which nothing passes, and with them their pairs.
@@ -704,10 +647,6 @@ class PairFails(_SinglePair):
     """A single pair fails, in one direction or both."""
 
     id = "FT017"
-    name = "pair-fails"
-    title = "Pair fails"
-    message = "{pair:arrow} {verdict}"
-    next_step = "Test the pair alone (Y in the pair view copies the command)."
     dead = True
 
 
@@ -716,16 +655,6 @@ class NodeOfCollectives(_PairRule):
     """All collectives over two nodes that share a node are slow or fail, and those without it work."""
 
     id = "FT034"
-    role = Role.CONSEQUENCE
-    name = "node-of-collectives"
-    title = "Collectives are bad with one node"
-    lasts = False
-    message = "{node}: all {bad} {kinds} with it {do}, the {good} without it {do_not}"
-    evidence = (
-        "{worst}: {value:value} {unit}, {share:percent} of the median[ ({reduced:reduced})]",
-        "{worst_failed} fails",
-    )
-    next_step = "Look for what slows the ranks of this node: limits of its CPUs, clocks and power, other programs."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         pairs = [one for one in context.groups if len(one.nodes) == 2]
@@ -773,24 +702,6 @@ class CoresBusy(_PairRule):
     """
 
     id = "FT029"
-    name = "cores-busy"
-    title = "CPU ranks share busy cores"
-    lasts = False
-    severity = Severity.WARN
-    message = (
-        "[the cores of {busy} are busy: {ranks:count_CPU rank} on {cores:count_core}][, load {load:.1f}]"
-        "[CPU ranks of {unknown} may share cores: some values are low, and no link explains them]"
-    )
-    evidence = (
-        "{slow:count_pair} slow that have nothing in common: {names}",
-        "slow collectives: {groups}",
-        "{passed} of {retested} slow pairs passed when retested alone",
-        "{inside} pairs pass alone and are slow in the world communicator, alongside all others",
-        "values of ranks that wait for a core are no evidence about NICs, cables or switches",
-    )
-    next_step = (
-        "Test with fewer ranks per node (--ranks-per-node 1), one pair at a time (--isolated), or on idle nodes."
-    )
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         busy = context.cores.busy
@@ -834,11 +745,6 @@ class PairsSlow(_PairRule):
     """Several pairs without a common end are slow."""
 
     id = "FT022"
-    name = "pairs-slow"
-    title = "Several pairs are slow"
-    message = "{pairs} pairs are slow"
-    next_step = "Look for what the pairs have in common: a switch, a rail, a leaf."
-    experiments = PAIR_EXPERIMENTS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if _are_many(context.unexplained):
@@ -856,10 +762,6 @@ class PairSlow(_SinglePair):
     """A single pair is below the limit of its class."""
 
     id = "FT023"
-    name = "pair-slow"
-    title = "Pair is slow"
-    message = "{pair:arrow} slow[: {once}]"
-    next_step = "Test the pair alone, and compare its transport with the usual one of its class."
     dead = False
 
     def _found(self, context: PairContext, pairs: list[Pair]) -> Steps[Finding]:
@@ -883,13 +785,6 @@ class OnlyInWorld(_PairRule):
     """Pairs pass in a communicator of two ranks, but not in the world communicator."""
 
     id = "FT030"
-    name = "fails-in-world"
-    title = "Pairs pass alone, not in the world communicator"
-    lasts = False
-    severity = Severity.WARN
-    message = "{pairs:count_pair} bad in the world communicator only, not alone"
-    evidence = ("check what all ranks share, and what else failed in that communicator",)
-    next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         cells = [pair for pair in context.only_inside if not context.slow_inside(pair)]
@@ -914,16 +809,6 @@ class PairFlaps(_PairRule):
     """
 
     id = "FT031"
-    name = "pair-flaps"
-    title = "Pair flaps"
-    severity = Severity.WARN
-    message = "[{pair:arrow} flaps in {layer}][{flapping} pairs flap]"
-    evidence = (
-        "verdict changed {changes} times within its latest attempts",
-        "{sign}",
-        "worst: {worst:arrow}, whose verdict changed {worst_changes} times within its latest attempts in {worst_layer}",
-    )
-    next_step = "Check the cable and its error counters; retest the pair (r)."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         results, signs = context.model.results, LinkSigns(context.model)
@@ -956,12 +841,6 @@ class SlowMessages(_PairRule):
     """Some messages of a pair take far longer than the median: a flapping link, or a busy node."""
 
     id = "FT032"
-    name = "slow-messages"
-    title = "Some messages take far longer than the median"
-    severity = Severity.NOTE
-    message = "{pair:arrow}: some messages take far longer than the median"
-    evidence = ("p99 {p99:us}, {ratio:.1f} x the median: a link that flaps, or a busy node",)
-    next_step = "Check error counters of the link, and the load of both nodes."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         spreads = sorted(context.tally.spreads, key=lambda one: -one.ratio)
@@ -978,12 +857,6 @@ class NotTested(_PairRule):
     """Pairs were not tested, for a reason other than a lost node."""
 
     id = "FT033"
-    name = "not-tested"
-    title = "Pairs not tested"
-    severity = Severity.NOTE
-    message = "{pairs:count_pair} not tested"
-    evidence = ("{reason}",)
-    next_step = "Remove the reason, then retest."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         gone = {record.name for record in context.model.nodes.values() if record.state.gone}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Role, Rule, Severity, Steps, Subject, in_steps, register
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Rule, Severity, Steps, Subject, in_steps, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import node_of
@@ -195,15 +195,6 @@ class WasBad(Rule[PairContext]):
     """
 
     id = "FT035"
-    role = Role.PAST
-    name = "was-bad"
-    title = "Something was bad for a time, and no longer is"
-    severity = Severity.WARN
-    message = "{who} {did}[ between {since:clock} and {until:clock}][ at {moment:clock}]{now}"
-    evidence = ("{failed}", "{reason}")
-    next_step = (
-        "Look for what happened then: in the kernel logs, at switches and firewalls, and in what else the nodes ran."
-    )
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         flapping = context.model.results.flapping.keys() - (yield from of_one_event(context))

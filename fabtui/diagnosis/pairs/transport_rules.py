@@ -11,10 +11,8 @@ import numpy as np
 
 from fabtui.diagnosis.finding import (
     Domain,
-    ExperimentKind,
     Finding,
     Kind,
-    Role,
     Route,
     Rule,
     Severity,
@@ -182,13 +180,6 @@ class SocketFallback(TransportRule):
     """Pairs between nodes with active RDMA ports use TCP sockets."""
 
     id = "FT040"
-    role = Role.CAUSE
-    name = "socket-fallback"
-    title = "TCP sockets in place of RDMA"
-    message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
-    evidence = ("set: {variables}",)
-    next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
-    experiments = (ExperimentKind.RDMA,)
     variables = "Socket"
     commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
@@ -210,13 +201,6 @@ class NoGpuDirect(TransportRule):
     """Pairs move data over RDMA through host memory, while others of the fabric use GPUDirect RDMA."""
 
     id = "FT041"
-    role = Role.CAUSE
-    name = "no-gpudirect"
-    title = "RDMA without GPUDirect on some nodes"
-    message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
-    evidence = ("set: {variables}",)
-    next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
-    experiments = (ExperimentKind.GPUDIRECT,)
     variables = "IB"
     commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
@@ -238,15 +222,6 @@ class NoPeerToPeer(TransportRule):
     """GPUs of a node that NVLink or P2P connects exchange data through host memory or a network."""
 
     id = "FT042"
-    role = Role.CAUSE
-    name = "no-peer-to-peer"
-    title = "No P2P between GPUs that NVLink or P2P connects"
-    message = (
-        "{where}: {pairs} pairs within a node use host memory or a network, though NVLink or P2P connects the GPUs"
-    )
-    evidence = ("set: {variables}",)
-    next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
-    experiments = (ExperimentKind.P2P,)
     variables = "P2P"
     commands = ("nvidia-smi topo -p2p n",)
     error = "p2p-disabled"
@@ -279,11 +254,6 @@ class NvlinkUnused(TransportRule):
     """GPUs of different nodes use the network, though they are in one NVLink domain (MNNVL, multi-node NVLink)."""
 
     id = "FT126"
-    name = "mnnvl-unused"
-    title = "Network in place of NVLink within an NVLink domain"
-    message = "{where}: {pairs} pairs use the network, though one NVLink domain connects the GPUs (no MNNVL)"
-    evidence = ("IMEX is {imex}", "set: {variables}")
-    next_step = "Check IMEX (nvidia-imex-ctl -N), its channels in the container, and NCCL_MNNVL_ENABLE."
     variables = "MNNVL"
     commands = ("nvidia-imex-ctl -N", "ls /dev/nvidia-caps-imex-channels")
     error = "imex"
@@ -323,12 +293,6 @@ class LoginNetwork(Rule[PairContext]):
     """
 
     id = "FT045"
-    name = "login-network"
-    title = "NCCL sends over the network of SSH"
-    severity = Severity.WARN
-    message = "{where}: NCCL sends over {device}, the network of SSH, though {data} {has} data: set {variable}"
-    evidence = ("{pairs} of {tested} pairs between nodes use {device}", "set: {variables}")
-    next_step = "Set the variable for jobs as well, which choose the same network; --env sets it here."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
@@ -388,13 +352,6 @@ class OddDevice(Rule[PairContext]):
     """
 
     id = "FT044"
-    name = "odd-nic"
-    title = "A node sends over a different NIC from the other nodes"
-    domain = Domain.PAIRS
-    severity = Severity.WARN
-    message = "{node} sends over {device} on rail {rail}, most nodes over {usual}"
-    evidence = ("{node} has {usual}, too", "set: {variables}")
-    next_step = "Compare NCCL_IB_HCA, NCCL_SOCKET_IFNAME and the topology with a node that uses the other NIC."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places, model = context.tally.table, context.tally.places, context.model
@@ -471,15 +428,6 @@ class BelowLinkLimit(Rule[PairContext]):
     """
 
     id = "FT043"
-    name = "below-link-limit"
-    title = "Pairs are evenly far below the limit of their links"
-    lasts = False
-    message = "pairs {where} {manner} reach {share:percent} of the {what} limit"
-    evidence = (
-        "{pairs_class} over {transport}: {manner} {usual:value} of {limit:value} GB/s, for example {example:arrow}",
-        "set: {variables}",
-    )
-    next_step = "Compare with nccl-tests; check NCCL variables, ACS and GPU clocks. --limit-share sets the share."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         samples: dict[ClassKey, list[_Sample]] = {}

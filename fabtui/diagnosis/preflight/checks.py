@@ -15,6 +15,7 @@ from fabtui.diagnosis.finding import (
     Severity,
     Steps,
     Subject,
+    declared,
     finished,
     register,
     rules_of,
@@ -175,11 +176,6 @@ class ProbeJudgement(NodeRule):
     """
 
     id = "FT301"
-    name = "probe"
-    title = "Problem reported by a probe"
-    message = "[{devices:devices}: ]{text}[; and {more} more of this kind]"
-    evidence: ClassVar[tuple[str, ...]] = ("NVIDIA's action: {action}",)
-    next_step = "Run the command of the finding on the node."
     #: Name of the judgements' check; "": all that are in no catalogue.
     check_name: ClassVar[str] = ""
 
@@ -294,16 +290,9 @@ class XidJudgement(ProbeJudgement):
 _BASES: Mapping[str, type[ProbeJudgement]] = {"xid": XidJudgement}
 
 
-def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
-    texts = {"id": row["id"], "name": row["name"], "check_name": row["name"], "title": row["title"]}
-    description = f"{row['meaning']} Source: {row['source']}."
-    worst = Severity(row.get("severity", "bad"))
-    own = {**texts, "severity": worst, "next_step": row["next"], "__doc__": description}
-    return type(row["name"], (_BASES.get(row["name"], ProbeJudgement),), own)
-
-
 for _row in load("node_checks")["check"]:
-    register(_rule(_row))
+    _own = {**declared(_row), "check_name": _row["name"], "__doc__": f"{_row['meaning']} Source: {_row['source']}."}
+    register(type(_row["name"], (_BASES.get(_row["name"], ProbeJudgement),), _own))
 
 
 class NodeVerdict(NamedTuple):
@@ -347,11 +336,6 @@ class SameMachine(_IdentityRule):
     """One machine is listed under several names. Tests between these names measure nothing."""
 
     id = "FT310"
-    name = "same-machine"
-    title = "One machine under several names"
-    message = "one machine under several names: NCCL takes them for one host, so tests between them mean nothing"
-    evidence = ("host name {hostname}, boot id {boot_id}",)
-    next_step = "Name each machine only once."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         for boot, group in _shared(context.nodes, _boot).items():
@@ -367,11 +351,6 @@ class SharedMachine(_IdentityRule):
     """Several nodes are containers on one machine, and share its GPUs and NICs."""
 
     id = "FT311"
-    name = "shared-machine"
-    title = "Several containers on one machine"
-    severity = Severity.NOTE
-    message = "containers on one machine: they share its GPUs and NICs"
-    evidence = ("boot id {boot_id}",)
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         for boot, group in _shared(context.nodes, _boot).items():
@@ -414,9 +393,7 @@ def _values(node: ProbedNode, probe: str, *path: str) -> list[str]:
 
 
 for _row in load("node_checks")["shared"]:
-    _own = {name: _row[name] for name in ("id", "name", "title", "message")} | {"next_step": _row["next"], "row": _row}
-    _own |= {"severity": Severity(_row.get("severity", "bad")), "__doc__": _row["meaning"]}
-    register(type(_row["name"], (SharedValue,), _own))
+    register(type(_row["name"], (SharedValue,), {**declared(_row), "row": _row}))
 
 
 def _boot(node: ProbedNode) -> str | None:
@@ -473,9 +450,6 @@ class NoSocketInterface(_InterfaceRule):
     """NCCL_SOCKET_IFNAME matches no interface that has an address."""
 
     id = "FT320"
-    name = "no-socket-interface"
-    title = "NCCL_SOCKET_IFNAME matches no interface"
-    message = "NCCL_SOCKET_IFNAME={setting} matches no interface that has an address: NCCL does not start"
 
     def _facts(self, used: list[str], setting: str | None) -> dict[str, str] | None:
         return None if used else {"setting": str(setting)}
@@ -487,9 +461,6 @@ class LocalSocketInterface(_InterfaceRule):
 
     least = 2
     id = "FT321"
-    name = "local-socket-interface"
-    title = "NCCL picks an interface that leads to no other node"
-    message = "NCCL picks {interface} for its bootstrap, which leads to no other node"
 
     def _facts(self, used: list[str], setting: str | None) -> dict[str, str] | None:
         return {"interface": used[0]} if used and used[0].startswith(LOCAL_ONLY) else None
@@ -500,15 +471,6 @@ class FactDiffers(NodeRule):
     """A fact of some nodes differs from the other nodes of their hardware kind."""
 
     id = "FT302"
-    name = "fact-differs"
-    title = "Node differs from the others"
-    severity = Severity.WARN
-    message = (
-        "{title}[: {values}, not {usual} as on {agreeing:count_other}][: {named} differ between {groups}]"
-        "[: the nodes differ, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
-    )
-    evidence = ("{breaks}", "{more_differences:lines}")
-    next_step = "Make the nodes equal, or confirm that the difference is intended."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         down = {node.name: down_interfaces(node) for node in context.nodes}
@@ -608,15 +570,19 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
         for rule in LINK_LAYER_RULES:
             findings += rule.findings(mesh)
             yield
-        # A rule about the address shows more of an entry of a neighbour than that it differs.
-        named = {f"lladdr {one.facts.get('address')}" for one in findings}
-        findings = [one for one in findings if one.topic not in named]
+        findings = without_entries(findings, findings)
     for at, finding in enumerate(findings):
         commands = tuple(typed(_with_interface(command, finding, context.nodes), model) for command in finding.next)
         findings[at] = finding.replace(next=commands)
         findings[at] = findings[at].replace(next=in_order_of_blame(model, findings[at]))
     findings.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(findings, context.table, [*_missing(model), *unknown(context)])
+
+
+def without_entries(findings: list[Finding], others: Iterable[Finding]) -> list[Finding]:
+    """Return findings without entries of neighbours that differ, of which rules about the address show more."""
+    named = {f"lladdr {one.facts.get('address')}" for one in others}
+    return [one for one in findings if one.topic not in named]
 
 
 def latest_preflight(model: Model) -> Preflight:

@@ -128,11 +128,6 @@ class VariableRefersToNothing(NodeRule):
     """A variable of the login environment names an RDMA device, interface, GPU or file that the node does not have."""
 
     id = "FT322"
-    name = "variable-refers-to-nothing"
-    title = "Variable that names something that does not exist"
-    message = "{variable}: {problem}"
-    evidence = ("{variable}={value}",)
-    next_step = "Correct or unset the variable where it is set: shell start file, environment module, container image."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         groups: dict[tuple[str, str | None, _Problem], list[str]] = {}
@@ -156,12 +151,6 @@ class OutOfService(NodeRule):
     """Slurm gives a node no jobs: it is drained, down, failing or in maintenance."""
 
     id = "FT330"
-    name = "out-of-service"
-    title = "Node out of service in Slurm"
-    severity = Severity.WARN
-    message = "{state} in Slurm[: {reason}]"
-    evidence = ("on {where}",)
-    next_step = "Ask the person who set the reason; resume the node once it is repaired."
     not_in_lab = True
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
@@ -232,10 +221,6 @@ class UnexpectedValue(NodeRule):
     """A fact of a node is not what ``--expect`` asks for: GPUs, power limit, CPUs, NUMA nodes, or any other."""
 
     id = "FT303"
-    name = "unexpected-value"
-    title = "Fact is not as expected"
-    message = "{title}: {found}, expected {wanted}"
-    next_step = "Drain the node and find out what changed, or correct the expectation."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         for fact, wanted, values in _expected(context):

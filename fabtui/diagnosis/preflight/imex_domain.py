@@ -111,13 +111,6 @@ class ImexNotReady(_ImexRule):
     """
 
     id = "FT127"
-    name = "imex-not-ready"
-    title = "IMEX not ready"
-    message = "[IMEX is {state}: {meaning}][IMEX of {peer} is {peer_state}][IMEX has no connection to {apart}: {why}]"
-    evidence = ("{reporters} report it", "{waiting} wait for it", "not in this session{outside:flag}")
-    next_step = (
-        "Start nvidia-imex, compare /etc/nvidia-imex/nodes_config.cfg of all nodes, and read /var/log/nvidia-imex.log."
-    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         domains = _Domains(context)
@@ -181,16 +174,6 @@ class ImexVersion(_ImexRule):
     """IMEX of a node does not have the version of its driver, or of the other nodes of its domain."""
 
     id = "FT128"
-    name = "imex-version"
-    title = "Versions of IMEX differ"
-    severity = Severity.WARN
-    message = (
-        "[IMEX {version} does not fit driver {driver}][IMEX {version_of} of {peers}, {usual} on the other nodes]"
-        "[IMEX refuses {apart}: {why}]"
-    )
-    next_step = (
-        "Install the same driver and the nvidia-imex of its version on all nodes of the domain, and restart both."
-    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         domains = _Domains(context)

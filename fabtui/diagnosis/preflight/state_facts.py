@@ -38,7 +38,7 @@ def state_fact(states: States, key: str) -> Fact | None:
     quiet = row["level"] == "all"
     return Fact(
         key,
-        row["title"].replace("{1}", match[1]) if match and "title" in row else key.removeprefix(area),
+        row["title"].format("", *match.groups()) if match and "title" in row else key.removeprefix(area),
         lambda node: states.value(node.name, key),
         Compare.ODD,
         row.get("unit", ""),

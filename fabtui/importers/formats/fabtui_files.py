@@ -85,13 +85,15 @@ def _parse_json(text: str) -> Reading:
 def _parse_job(text: str) -> Reading:
     notes = Notes()
     value = json_object(json_value(text))
-    if not isinstance(value.get("verdict"), str):
+    if not isinstance(value.get("verdict") or value.get("sentence"), str):
         notes.warn("the report of the job is incomplete")
         return notes.reading({})
+    if value.get("state") in ("hangs", "slow", "diverges"):
+        notes.warn(str(value.get("sentence")))
     for finding in dicts(value.get("findings")):
         if finding.get("severity") in ("bad", "warn"):
             notes.warn(f"{finding.get('rule')}: {finding.get('text')}")
-    shown = {name: item for name, item in value.items() if name not in ("kind", "format")}
+    shown = {name: item for name, item in value.items() if name not in ("kind", "format", "$schema")}
     made = value.get("when")
     known = made if isinstance(made, (int, float)) and 0 < made < _LATEST else 0.0
     return notes.reading(shown | {"when": when(known)})

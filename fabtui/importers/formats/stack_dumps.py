@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fabtui.diagnosis.job.who_is_behind import JobPlace, RankStack, WhoIsBehind, grouped, stack_command
+from fabtui.diagnosis.job.who_is_behind import (
+    JobPlace,
+    RankStack,
+    WhoIsBehind,
+    grouped,
+    stack_command,
+    stack_tree,
+)
 from fabtui.diagnosis.knowledge import load
 from fabtui.importers.tables import Values
 from fabtui.nodeset import count
@@ -121,21 +128,21 @@ def _frame(line: str) -> str:
 
 def _answer(stacks: Sequence[_Stack]) -> WhoIsBehind:
     """Return what the processes wait for, in groups, and the one apart from most."""
-    ranks = [RankStack(JobPlace(one.rank, "", one.pid), tuple(one.main[2]), one.main[1] or "waiting") for one in stacks]
+    ranks = _ranks(stacks)
     groups = grouped(ranks)
     sentences, steps = [], []
     for group in groups:
-        wait = _wait(group.ranks[0].frames)
-        who = _who(stacks, [one.place.rank for one in group.ranks])
-        where = " <- ".join(group.ranks[0].frames[:3])
+        wait = _wait(group[0].frames)
+        who = _who(stacks, [one.place.rank for one in group])
+        where = " <- ".join(group[0].frames[:3])
         sentences.append(f"{who}: {f'waits {wait.text}' if wait else 'no wait that is known here'}; in {where}")
         steps += [wait.next] if wait else []
-    waits = [(group, _wait(group.ranks[0].frames)) for group in groups]
+    waits = [(group, _wait(group[0].frames)) for group in groups]
     others = [group for group, wait in waits if wait is not None and wait.calls]
     apart = [group for group, wait in waits if wait is None or not wait.calls]
-    if not apart and len(groups) > 1 and 2 * len(groups[0].ranks) < len(ranks):
+    if not apart and len(groups) > 1 and 2 * len(groups[0]) < len(ranks):
         apart = groups[:1]
-    behind = tuple(one.place for group in apart for one in group.ranks) if others and apart else ()
+    behind = tuple(one.place for group in apart for one in group) if others and apart else ()
     if behind and 2 * len(behind) < len(ranks):
         who = _who(stacks, [place.rank for place in behind])
         sentences.insert(
@@ -145,6 +152,10 @@ def _answer(stacks: Sequence[_Stack]) -> WhoIsBehind:
     else:
         behind = ()
     return WhoIsBehind(sentences, list(dict.fromkeys(steps)), True if behind else None, behind)
+
+
+def _ranks(stacks: Sequence[_Stack]) -> list[RankStack]:
+    return [RankStack(JobPlace(one.rank, "", one.pid), tuple(one.main[2]), one.main[1] or "waiting") for one in stacks]
 
 
 def _who(stacks: Sequence[_Stack], ranks: Sequence[int]) -> str:
@@ -174,7 +185,8 @@ def _parse(text: str) -> Reading:
     if not stacks:
         notes.warn("no stack can be read")
     title = count(len(stacks), "process", "processes")
-    return notes.reading({**_answer(stacks).values(), "dumps": title, "processes": list(_rows(stacks))})
+    tree = [line for branch in stack_tree(_ranks(stacks)) for line in branch.lines()] if len(stacks) > 1 else []
+    return notes.reading({**_answer(stacks).values(), "dumps": title, "tree": tree, "processes": list(_rows(stacks))})
 
 
 FORMATS = [

@@ -23,7 +23,6 @@ from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
-    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.grid.prompts import Filter
 
 

@@ -1,16 +1,14 @@
-"""The running job: the map of its ranks with the evidence, and its logs with findings, nodes and iteration times."""
+"""Logs of a running job, with findings, nodes and iteration times; jobs to choose from."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 
 from fabtui.diagnosis.finding import Severity
@@ -19,24 +17,15 @@ from fabtui.diagnosis.job.logs.report import JobReport
 from fabtui.nodeset import count
 from fabtui.presentation import job_lines
 from fabtui.presentation.findings import copied_step, step_parts
-from fabtui.presentation.job_board import (
-    JobBoard,
-    board_parts,
-    rate_lines,
-    sentence_line,
-    steps_of,
-)
+from fabtui.presentation.job_board import sentence_line, steps_of
 from fabtui.presentation.job_lines import job_text
 from fabtui.presentation.wording import MUTED, Part, clock_text
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, section, wrapped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen import session_actions
-from fabtui.screen.context import AppContext
-from fabtui.screen.grid.cells import RankCells
-from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, SteppedScreen, TitledScreen, enter_text, run_step
+from fabtui.screen.views.detail_base import DetailScreen, TitledScreen, enter_text, run_step
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.widgets.finding_lines import output_lines
 from fabtui.screen.widgets.key_bar import KeyBar
@@ -49,8 +38,6 @@ from fabtui.session.running_job.monitor import ASK_EVERY, JobMonitor
 EVERY, _SHARE = 2.0, 5.0
 #: Least lines of the end of the log, and of the table with its headings.
 _LEAST_LOG, _LEAST_TABLE = 4, 4
-#: Minimum width for the map of the ranks beside the text.
-_WIDE_FROM = 100
 
 
 class JobTable(NodesTable):
@@ -107,7 +94,6 @@ class JobScreen(TitledScreen):
         self._stream: Stream | None = None
         self._step: str | None = None
         self._following = True
-        self._asking = False
         self._report = monitor.report
         self._read: float | None = None
         self._problem = ""
@@ -202,8 +188,6 @@ class JobScreen(TitledScreen):
     def _watch_lines(self, width: int) -> Lines:
         board, glyphs = self.context.job(), self.context.glyphs
         lines: Lines = [] if board is None else [sentence_line(board, width, glyphs, self.context.now())]
-        if self._asking:
-            lines.append([(f" asking for stacks, dumps and kernel reports{glyphs.ellipsis}", MUTED)])
         for command in [] if board is None else steps_of(board)[:1]:
             text, note = step_parts(command, 400)
             step = [("           next: ", MUTED), (text, ""), (f" {note}" if note else "", MUTED)]
@@ -296,15 +280,8 @@ class JobScreen(TitledScreen):
                 "No links to the nodes are open here: fabtui job ID opens them, as does fabtui hang in a shell",
                 severity="warning",
             )
-        elif not self._asking:
-            self._asking = True
-            self.run_worker(self._ask(), name="ask", exit_on_error=False)
-        self.draw()
-
-    async def _ask(self) -> None:
-        await ask_job(self.context)
-        self._asking = False
-        self.draw()
+        else:
+            self.run_worker(session_actions.ask_job(self.context), name="ask", exit_on_error=False)
 
     def action_jobs(self) -> None:
         self.context.open_view("jobs")
@@ -339,128 +316,6 @@ class JobScreen(TitledScreen):
 
 def _asks(step: str) -> bool:
     return step.startswith("fabtui hang")
-
-
-async def ask_job(context: AppContext) -> None:
-    """Ask the nodes for what is not read each second: stacks, dumps, kernel reports; the verdict then includes it."""
-    if context.feed is None or not context.feed.can_test:
-        context.notify("the nodes of a recording cannot be asked", severity="warning")
-        return
-    context.notify("asking the nodes for stacks, dumps and kernel reports")
-    await session_actions.report(context, context.feed.ask_job())
-
-
-class RankMap(GridView, can_focus=False):
-    """Map of the ranks without a cursor key: the arrows scroll the text beside it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = []
-
-
-class RanksScreen(SteppedScreen):
-    """The running job: a map of its ranks, who is behind, the evidence of each source, and rates over time."""
-
-    DEFAULT_CSS = """
-    RanksScreen #ranks-sentence { margin: 0 0 1 0; }
-    RanksScreen.narrow #ranks-sentence { margin: 0; }
-    RanksScreen #ranks-body { height: 1fr; layout: horizontal; }
-    RanksScreen #ranks-left { width: 1fr; height: 1fr; }
-    RanksScreen #ranks-map { height: auto; }
-    RanksScreen #ranks-rates { height: auto; margin: 1 0 0 1; }
-    RanksScreen #detail-body { width: 1fr; }
-    RanksScreen.narrow #ranks-body { layout: vertical; }
-    RanksScreen.narrow #ranks-left { height: auto; }
-    RanksScreen.narrow #detail-body { margin: 1 0 0 0; }
-    """
-    BINDING_GROUP_TITLE = "Running job"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("J", "leave", "ranks.back", "back to the previous view"),
-        shortcut("e", "save", "ranks.save", "save all evidence before the job is killed", "save evidence"),
-        shortcut("l", "logs", "ranks.logs", "show the logs and the nodes of the job", "logs"),
-        shortcut("r", "ask", "ranks.ask", "ask the nodes for stacks and dumps of their ranks", "ask nodes"),
-        shortcut("n", "node", "ranks.node", "show the node of the rank that is behind", "node"),
-        shortcut("y", "copy", "ranks.copy", "copy the chosen next step, or the whole view as text", "copy"),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._cells: RankCells | None = None
-        self._sentence, self._rates = TextLine(id="ranks-sentence"), TextLine(id="ranks-rates")
-
-    def compose(self) -> ComposeResult:
-        glyphs = self.context.glyphs
-        self._cells = RankCells(glyphs)
-        yield self.title_line
-        yield self._sentence
-        with Container(id="ranks-body"):
-            with Vertical(id="ranks-left"):
-                yield RankMap(self._cells, glyphs, id="ranks-map")
-                yield self._rates
-            with VerticalScroll(id="detail-body", can_focus=False):
-                yield TextLine(id="detail-text")
-        yield KeyBar(id="ranks-keys")
-
-    @property
-    def _wide(self) -> bool:
-        return self.size.width >= _WIDE_FROM
-
-    def draw(self) -> None:
-        board = self.context.job()
-        if board is None or self._cells is None or not self.is_mounted or not self.query("#ranks-map"):
-            return
-        width, height = self.size
-        glyphs, half = self.context.glyphs, (width - 2) // 2 if self._wide else width
-        self.set_class(not self._wide, "narrow")
-        self._sentence.show(content_of([sentence_line(board, width, glyphs, self.context.now())]))
-        self._draw_map(board, half, height)
-        rates = rate_lines(board, half - 2, glyphs) if self._wide else []
-        self._rates.show(content_of(rates), layout=True)
-        self._rates.display = bool(rates)
-        super().draw()
-
-    def _draw_map(self, board: JobBoard, width: int, height: int) -> None:
-        cells, grid = self._cells, self.query_one(RankMap)
-        assert cells is not None
-        model = self.app.screen_stack[0].query_one("#grid", GridView)
-        grid.paint_as(model)
-        other_rows, changed = cells.take(board)
-        most = height - 10 if self._wide else max(4, height // 3)
-        lines = min(most, grid.fitted(width, most).used(cells.rows))
-        if grid.styles.height is None or grid.styles.height.value != lines:
-            grid.styles.height = lines
-        if other_rows:
-            if board.bad and (place := cells.place_of(*board.bad[0])) is not None:
-                grid.aim = cells.rows.entries[place[0]], cells.columns.entries[place[1]]
-            grid.show(cells)
-        elif changed:
-            grid.reread()
-
-    def title_parts(self) -> list[Part]:
-        board = self.context.job()
-        return [] if board is None else [(f" {one_line(board.verdict.title, 200)} ", "bold")]
-
-    def stepped_lines(self, width: int) -> Lines:
-        """Return who is behind with the commands, the ranks, the evidence, and where they are below it the rates."""
-        board, glyphs = self.context.job(), self.context.glyphs
-        if board is None:
-            return []
-        width -= (self.size.width - 2) // 2 if self._wide else 0
-        steps = [line for at, text in enumerate(steps_of(board)) for line in self.step(text, at, width)]
-        parts = [one for one in board_parts(board, width, glyphs, steps) if not (self._wide and one[0] == "rates")]
-        return [line for title, part in parts for line in (*section(title), *part)][1:]
-
-    def action_ask(self) -> None:
-        self.run_worker(ask_job(self.context), name="ask", exit_on_error=False)
-
-    def action_logs(self) -> None:
-        self.context.open_view("logs")
-
-    def action_node(self) -> None:
-        board = self.context.job()
-        if board is not None and (node := next((node for node, _ in board.bad), next(iter(board.nodes), None))):
-            self.context.open_node(node)
-
-    def action_save(self) -> None:
-        self.context.write_report(Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.html", time.gmtime())).absolute())
 
 
 class JobLogScreen(DetailScreen):

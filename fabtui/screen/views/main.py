@@ -23,7 +23,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.job_board import JobBoard, board_text
+from fabtui.presentation.job_board import JobBoard, board_text, rate_lines, steps_of
 from fabtui.presentation.legends import layers_of, legend, usual_line, usual_lines
 from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part, plain
@@ -39,6 +39,7 @@ from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import RUN_KEY, Shortcut, shortcut
 from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.views.detail_base import run_step
 from fabtui.screen.views.main_layout import (
     COLUMN_WIDTH,
     LEAST_FINDINGS,
@@ -85,9 +86,10 @@ from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 _ZOOM = Binding.Group("zoom")
 #: Labels of keys over the ranks of a job; "" leaves them out.
-_NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict.fromkeys(
-    ("main.run", "main.retest", "main.filter", "main.jump", "main.sort"), ""
-)
+_OF_RANKS = {
+    **{"main.pair": "run", "main.next-bad": "next behind", "main.retest": "ask nodes", "main.sort": "stacks"},
+    **{"app.csv": "save evidence", "main.job": "logs", "main.run": "", "main.filter": "", "main.jump": ""},
+}
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
 _pair_key = partial(shortcut, needs=("grid", "test"))
@@ -119,7 +121,13 @@ class MainScreen(Screen[None]):
         _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
         _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
         _pair_key(RUN_KEY, "run", "main.run", "run the next step of the finding that is open", "run"),
-        _pair_key("r", "retest", "main.retest", "test the pair under the cursor again, alone", "retest"),
+        _pair_key(
+            "r",
+            "retest",
+            "main.retest",
+            "test the pair under the cursor again, alone; ask the nodes of a job",
+            "retest",
+        ),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         _test_key("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
@@ -132,7 +140,13 @@ class MainScreen(Screen[None]):
             "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
         ),
         _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
-        _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or restore the order", "sort"),
+        _grid_key(
+            "s",
+            "order('badness')",
+            "main.sort",
+            "sort rows by bad cells, or restore the order; unfold the stacks of a job",
+            "sort",
+        ),
         _grid_key("b", "order('blame')", "main.blame", "sort rows and columns by blame, or restore the order"),
         _grid_key("O", "grouping", "main.grouping", "order rows and columns by domain, leaf switch, rail, or as given"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
@@ -169,6 +183,7 @@ class MainScreen(Screen[None]):
         self._prompt: Prompt | None = None
         self._ending = False
         self._job: JobBoard | None = None  #: The running job as it is shown.
+        self._stacks_unfolded = False
         self._aimed_for: list[Finding] | None = None  #: Final findings for which the cursor was put on the worst pair.
         self._composed = False
         glyphs = self._glyphs
@@ -272,7 +287,8 @@ class MainScreen(Screen[None]):
         width, height = self.size
         axis = self.source.axis
         two_nodes = self.view_state.zoom is Zoom.NODES
-        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes)
+        ranks = self.view_state.shows_ranks
+        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes, ranks=ranks)
         if layout == self._layout_state:
             return
         if layout.view != self._layout_state.view:
@@ -445,16 +461,18 @@ class MainScreen(Screen[None]):
             none = none if index.complete else "searching for bad pairs"
             self.worst_pairs.list_pairs(self.model, self.source.axis, index.worst(MAX_PAIRS), none)
         entries = self.cursor_entries()
+        job = self._job if self.view_state.source.layer is Layer.JOB else None
+        if job is not None and self.panel.display:
+            # Files may show a job without its ranks.
+            size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
+            self.panel.put(self._job_lines(job, self._rank_line(job) or None, size, rates=not self.usual.display))
         if entries is None:
             return
-        job = self._job if self.view_state.source.layer is Layer.JOB else None
         if self.column.display and self._panel_content is not None:
             self.column.put(self._panel_content.column(COLUMN_WIDTH - PANEL_EDGES, max(1, self.column.size.height)))
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
-            if job is not None:
-                self.panel.put(job_panel(job, self._rank_line(job), size, self._glyphs))
-            else:
+            if job is None:
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size, self._usual_in_panel))
             return
         parts = [] if job is None else self._rank_line(job)
@@ -472,34 +490,40 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         return [] if entries is None or self._panel_content is None else self._panel_content.rank_line(job, *entries)
 
+    def _job_lines(self, job: JobBoard, rank: Line | None, size: tuple[int, int], *, rates: bool) -> list[TargetLine]:
+        return job_panel(
+            job, rank, size, self._glyphs, unfolded=self._stacks_unfolded and bool(job.verdict.stacks), rates=rates
+        )
+
     def _draw_below(self) -> None:
         content, width, lines = self._panel_content, self.size.width, LinesBelow()
-        ranks = self.view_state.shows_ranks and self._job is not None
-        usual = usual_lines(self.model, self.source.layer)
+        job = self._job if self.view_state.shows_ranks else None
         panel = self.panel.display
+        beside = width - (self.panel_width if panel else 0)
+        usual = usual_lines(self.model, self.source.layer) if job is None else rate_lines(job, beside - 2, self._glyphs)
         body = self.size.height - self._layout_state.lines_around - self.notice_line.display
         if self.view == "worst":
             # A short list leaves room for the causes.
             left = body - self.view_state.index.bad_shown - 2
             lines = LinesBelow(findings=left if left >= LEAST_FINDINGS else 0)
         elif self.view == "grid" and content is not None:
-            of_grid = width - (self.panel_width if panel else 0)
             judged = self.source.layer.spec.better is not None and self.source.layer is not Layer.CHANGE
-            lines = lines_below(self.grid, of_grid, body, panel=panel, usual=judged, more=ranks)
-            of_rows = self.grid.fitted(of_grid, body - lines.usual).used(self.grid.source.rows)
+            judged = judged or (job is not None and panel and bool(usual))
+            lines = lines_below(self.grid, beside, body, panel=panel, usual=judged, more=job is not None)
+            of_rows = self.grid.fitted(beside, body - lines.usual).used(self.grid.source.rows)
             # The table is right below the rows.
             self._grids.styles.height = of_rows if panel and lines.usual else "1fr"
         found: list[TargetLine] = []
         if content is not None and lines.findings:
-            if ranks and self._job is not None:
-                found = job_panel(self._job, None, (width, lines.findings), self._glyphs)
+            if job is not None:
+                found = self._job_lines(job, None, (width, lines.findings), rates=not panel)
             else:
                 found = content.findings_below(self.cursor_entries(), width, lines.findings)
         self._usual_in_panel = usual if panel and not lines.usual else []
         if not panel and not found and lines.findings > len(usual):
             # The table takes the lines that no finding needs.
             found, usual = [(line, None) for line in ([], *usual)], [[]]
-        elif not panel:
+        elif not panel and job is None:
             usual = [usual_line(self.model, self.source.layer, self._glyphs)]
         else:
             usual = [[], *([(" ", ""), *line] for line in usual)]
@@ -558,8 +582,8 @@ class MainScreen(Screen[None]):
             return ""
         if binding.id == "main.run" and (self.findings is None or not self.findings.found):
             return ""
-        if ranks and binding.id in _NOT_OF_RANKS:
-            return _NOT_OF_RANKS[binding.id or ""]
+        if ranks and binding.id in _OF_RANKS:
+            return _OF_RANKS[binding.id or ""]
         if binding.id == "main.pause" and paused:
             return "resume"
         if binding.id == "main.watch" and watching:
@@ -665,7 +689,11 @@ class MainScreen(Screen[None]):
         if entries is None or self.view == "connecting":
             return
         if self.view_state.shows_ranks:
-            self.action_view("job")
+            steps = [] if self._job is None else steps_of(self._job)
+            if steps:
+                run_step(self, steps[0])
+            else:
+                self._app_context.notify("there is no next step")
         elif self.cursor_block() is not None:
             self.navigation.choose_zoom(Zoom.NODES)
             self.draw()
@@ -750,6 +778,12 @@ class MainScreen(Screen[None]):
             self._choose(panel=not self.panel.display)
 
     def action_order(self, name: str) -> None:
+        if self.view_state.shows_ranks:
+            # Ranks have one order; the same key folds their stacks.
+            if self._job is None or not self._job.verdict.stacks:
+                self._app_context.notify("no stacks have been read: r asks the nodes for them")
+            self._stacks_unfolded = not self._stacks_unfolded
+            return self.draw()
         self.navigation.toggle_order(RowOrder(name))
         self.draw()
 
@@ -850,7 +884,9 @@ class MainScreen(Screen[None]):
 
     def action_retest(self) -> None:
         entries = self.cursor_entries()
-        if entries is not None:
+        if self.view_state.shows_ranks:
+            self.run_worker(session_actions.ask_job(self._app_context), name="ask", exit_on_error=False)
+        elif entries is not None:
             session_actions.retest(self._app_context, [entries])
 
     def action_run(self) -> None:

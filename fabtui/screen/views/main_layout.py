@@ -74,8 +74,15 @@ def has_grid(model: Model) -> bool:
     )
 
 
+def only_observes(model: Model) -> bool:
+    """Return True if a session has observed a job and tests nothing: the job is there from its first sample."""
+    return bool(model.job) and model.options.get("probes") == []
+
+
 def has_nothing_to_test(model: Model) -> bool:
     """Return True if no pair will be tested: the session has ended, or the GPUs of all pairs are busy."""
+    if only_observes(model):
+        return True
     if model.phase.name in _BEFORE_TESTS:
         return False
     ends = sum(count for (kind, _), count in model.kinds.items() if kind != "none")
@@ -83,9 +90,16 @@ def has_nothing_to_test(model: Model) -> bool:
 
 
 def arrange(
-    model: Model, axis: Axis, width: int, height: int, choices: LayoutChoices, *, two_nodes: bool = False
+    model: Model,
+    axis: Axis,
+    width: int,
+    height: int,
+    choices: LayoutChoices,
+    *,
+    two_nodes: bool = False,
+    ranks: bool = False,
 ) -> MainLayout:
-    view = _view(model, width, height, choices)
+    view = _view(model, width, height, choices, ranks=ranks)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
     log = 1 if height < 44 else 2
@@ -110,15 +124,15 @@ def arrange(
     return MainLayout(view, shown, log)
 
 
-def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
+def _view(model: Model, width: int, height: int, choices: LayoutChoices, *, ranks: bool) -> str:
     connecting = choices.connecting
     if connecting is None:
         # A further sweep probes the nodes as well.
-        connecting = model.phase.name in _BEFORE_TESTS and not model.results.tested
+        connecting = model.phase.name in _BEFORE_TESTS and not model.results.tested and not only_observes(model)
     if connecting or not has_grid(model):
         return "connecting"
     tiny = height <= TINY_HEIGHT or (width <= TINY_WIDTH and height < TALL_FROM)
-    return "worst" if choices.worst or tiny else "grid"
+    return "worst" if choices.worst or (tiny and not ranks) else "grid"
 
 
 #: Minimum number of lines for findings below a short list of pairs.

@@ -228,15 +228,21 @@ def _plain(lines: Lines) -> list[TargetLine]:
     return [(line, None) for line in lines]
 
 
-def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
-    """Return the lines of the panel about a job, with the ``rank`` under the cursor, in a width and height."""
+def job_panel(
+    board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs, *, unfolded: bool, rates: bool
+) -> list[TargetLine]:
+    """Return the lines of the panel about a job, with the ``rank`` under the cursor, in a width and height.
+
+    ``unfolded``: the stacks with all their functions, and nothing else. ``rates``: whether the rates are shown.
+    """
     width, height = size
     steps: Lines = [
         [("  next  " if not at else " " * 8, MUTED), (text, "$primary"), (f" {note}" if note else "", MUTED)]
         for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
     ]
-    parts = board_parts(board, width, glyphs, stacked(steps, width, 8), blind=height > 40)
-    if rank is not None:
+    parts = board_parts(board, width, glyphs, stacked(steps, width, 8), blind=height > 40, whole=unfolded)
+    parts = [one for one in parts if (one[0] == "stacks" if unfolded else rates or one[0] != "rates")]
+    if rank is not None and not unfolded:
         parts.insert(-1, ("under the cursor", stacked([rank], width, 2)))
     shown: list[Lines] = []
     used = 0

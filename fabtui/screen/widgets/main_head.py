@@ -109,6 +109,7 @@ def quiet_facts(
         facts.append(QuietFact(2, [(f"{nodes} node{'s' if nodes != 1 else ''}", MUTED)]))
     facts += [
         QuietFact(1, [(hardware_text(model), MUTED)]),
+        QuietFact(3, [(one_line(model.plan.partition(", then")[0], 60), MUTED)]),
         *(QuietFact(rank, [(text, MUTED)]) for rank, text in _progress(model, elapsed)),
     ]
     if model.paused:

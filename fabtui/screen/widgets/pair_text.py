@@ -134,7 +134,8 @@ def pair_notes(
     if source.number is not None and source.number == target.number:
         return [[("an endpoint is not tested with itself", MUTED)]]
     if not known:
-        lines.append([("not tested", MUTED)])
+        left_out = f", as the plan leaves it out ({one_line(model.plan, 100)}); r tests it" if model.plan else ""
+        lines.append([(f"not tested{left_out}", MUTED)])
     elif model.cell(Layer.HEALTH, source.number or 0, target.number or 0).running:
         lines.append([("test in progress", "bold $accent")])
     errors: dict[str, Layer] = {}

@@ -53,6 +53,9 @@ class Feed:
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
         """Run experiments about findings after the running tests; return when they are done."""
 
+    async def bisect(self) -> None:
+        """Search by halves for what makes a collective over all ranks slow; return when it is done."""
+
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""
 

@@ -44,6 +44,7 @@ from fabtui.scheduler.slurm import GpuUse, ending_of, gpu_use, node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
+from fabtui.session.fact_store import DIGESTS_FROM, FactStore
 from fabtui.session.feeds.base import Feed
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery, SessionOptions, connector_options
@@ -54,7 +55,7 @@ from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.connector import Connector
 from fabtui.transport.link import Link, LostKind, Message, NodeUnreachable, UnreachableKind
-from fabtui.transport.registry import command_on_node
+from fabtui.transport.registry import LAUNCHED, command_on_node
 from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.protocol import ErrorKind
 
@@ -135,6 +136,7 @@ class LiveFeed(Feed):
         self._slept: dict[str, str] = {}  #: Nodes that were ready before a standstill, with what is to blame.
         self._woken = float("-inf")
         self._clients: dict[str, NodeClient] = {}
+        self._facts = FactStore() if len(options.hosts) >= DIGESTS_FROM else None
         self._steps = StepRunner(self._pump, self._clients)
         self._sweep: Sweep | None = None
         self._hosts: dict[str, RankHost] = {}
@@ -263,6 +265,12 @@ class LiveFeed(Feed):
             async with self._testing:
                 await self._tests(lambda: sweep.confirm(experiments))
                 await self._end("experiments")
+
+    async def bisect(self) -> None:
+        if (sweep := self._sweep) is not None and self._first_done.is_set() and not self.read_only:
+            async with self._testing:
+                await self._tests(sweep.bisect)
+                await self._end("search")
 
     async def sweep(self) -> None:
         sweep = self._sweep
@@ -442,7 +450,7 @@ class LiveFeed(Feed):
             return pause
         since = time.monotonic()
         link.on_silence = partial(self._note_silence, name)
-        client = self._clients[name] = NodeClient(link, read_only=self.read_only)
+        client = self._clients[name] = NodeClient(link, read_only=self.read_only, facts=self._facts)
         back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
         self._note_login(name, link.login_seconds)
@@ -500,7 +508,7 @@ class LiveFeed(Feed):
     def _pause(self, name: str, kind: UnreachableKind | LostKind, transport: str) -> float | None:
         """Return the time (s) until the next attempt to reach a lost node, or None for no attempt."""
         # A launcher and its scheduler end what they started for reasons that do not pass.
-        launched = transport in ("srun", "via") or self._options.transport in ("srun", "via")
+        launched = not {transport, self._options.transport}.isdisjoint(LAUNCHED)
         return None if launched or self._closing.is_set() or not may_return(kind) else self._returns.pause(name)
 
     def _by_hand(self, name: str, command: str, backend: str = "") -> str:
@@ -611,6 +619,9 @@ class LiveFeed(Feed):
             if not self._open_nodes() and not self._due and not await self._wait_for_lost():
                 break
         await self._confirm_first()
+        if self._options.bisect and self._sweep is not None:
+            async with self._testing:
+                await self._tests(self._sweep.bisect)
         if self._sweep is not None and self._sweep.observer is not None:
             await self._sweep.observer.settled()
         await self._end("sweep")

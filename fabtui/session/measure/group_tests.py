@@ -433,19 +433,33 @@ async def run_collective(
         context.report([_row_of(context, test, group, size, skipped) for size in test.sizes])
     left = [group for group in groups if group not in hopeless]
     while left:
-        wave: dict[Group, GroupRequest] = {}
+        wave: dict[Group, CollectiveTest] = {}
         used: set[int] = set()
         for group in left:
             if used.isdisjoint(group.ranks):
-                one = test._replace(deadline=brief[1]) if group in brief[0] else test
-                message = {"op": "collective", **one._asdict(), "ranks": list(group.ranks)}
-                wave[group] = GroupRequest(group.ranks, message, (1 + len(one.sizes)) * one.deadline)
+                wave[group] = test._replace(deadline=brief[1]) if group in brief[0] else test
                 used |= set(group.ranks)
         left = [group for group in left if group not in wave]
-        await begin([group.ranks for group in wave])
-        await Gathering(context).run(list(wave.values()))
-        for group, request in wave.items():
-            context.report([_measurement(context, test, group, request, size) for size in test.sizes])
+        for results in await run_side_by_side(context, wave, begin):
+            context.report(results)
+
+
+async def run_side_by_side(
+    context: MeasurementContext,
+    tests: Mapping[Group, CollectiveTest],
+    begin: Callable[[list[Sequence[int]]], Awaitable[None]],
+) -> list[list[Measurement]]:
+    """Test groups that share no rank at once; return the results of each, one per message size."""
+    requests = {}
+    for group, test in tests.items():
+        message = {"op": "collective", **test._asdict(), "ranks": list(group.ranks)}
+        requests[group] = GroupRequest(group.ranks, message, (1 + len(test.sizes)) * test.deadline)
+    await begin([group.ranks for group in tests])
+    await Gathering(context).run(list(requests.values()))
+    return [
+        [_measurement(context, test, group, requests[group], size) for size in test.sizes]
+        for group, test in tests.items()
+    ]
 
 
 def _measurement(

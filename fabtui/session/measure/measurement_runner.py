@@ -14,10 +14,21 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
-from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, Pair, PairArray, PairSet, mode_for, pairs_for
+from fabtui.model.schedule import (
+    MAX_SUSPECTS,
+    SLOW_ROUNDS,
+    Pair,
+    PairArray,
+    PairSet,
+    cover,
+    mode_for,
+    pairs_for,
+    suspect_pairs,
+)
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
+from fabtui.session.measure.bisection import Bisection, units_of
 from fabtui.session.measure.communicator_cache import CommunicatorCache
 from fabtui.session.measure.earlier_evidence import DeadPath, DoubtfulGroups, EarlierEvidence
 from fabtui.session.measure.group_tests import (
@@ -49,6 +60,7 @@ from fabtui_node.protocol import ErrorKind
 SLOW_BELOW = {"gloo": 0.2}
 #: Verdicts of pairs that may pass later; wrong data is certain.
 FAILED = (Verdict.FAILED, Verdict.TIMEOUT)
+GROUP_SLOW_BELOW = {"gloo": 0.1}
 USUAL_SLOW_BELOW = 0.7
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair, and for the test of one whose path the mesh found bad.
@@ -98,6 +110,7 @@ class MeasurementRunner:
         self._bad_since: dict[frozenset[int], float] = {}
         #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
+        self._adaptive = False  #: Whether the latest sweep tests few pairs, and then more of the suspects.
         self._slow_round = 0  #: Latest round of retests of slow pairs that was logged.
         self._kept = CommunicatorCache(context)
         self._known = EarlierEvidence(context)
@@ -141,13 +154,16 @@ class MeasurementRunner:
         here = [e for e in self._context.endpoints if e.node in there and e.kind != "none"]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
-        wanted = self._wanted(pairs_for(mode, here, self._model.table.domains))
+        self._adaptive = mode == "adaptive"
+        wanted = self._wanted(pairs_for(mode, here, self._model.table.domains, self._model.table.leaves))
         involved = PairArray(pair for pair in wanted if not fresh.isdisjoint(pair))
         left = {layer: self._left(involved, Layer(layer)) for layer in self._options.layers}
         pairs = PairArray(pair for pair in involved if any(pair in found for found in left.values()))
-        self._pump.emit(PlanUpdate(slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
-        if mode != "full":
-            self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
+        plan = "" if mode == "full" else f"{mode}: {len(pairs):,} of {len(here) * (len(here) - 1) // 2:,} pairs"
+        if plan:
+            self._pump.log("notice", f"{plan} are tested")
+            plan += ", then suspects with healthy partners" if self._adaptive else ""
+        self._pump.emit(PlanUpdate(slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW), pairs=plan))
         pairs = self._without_withheld(pairs, withheld)
         if not pairs:
             return
@@ -187,8 +203,25 @@ class MeasurementRunner:
         for size in self._options.sizes or (self._bytes,):
             for some, share in ((sure, 1.0), (bad, DEAD_SHARE)):
                 await self._run_pairs(some, size, alone=self._options.isolated, share=share, meet=meet)
-        if self._context.arm is None:
-            await self._suspects(PairSet(pairs), doubtful)
+        if self._context.arm is not None:
+            return
+        if self._adaptive and (more := await self._more_of_suspects()):
+            await self._run_pairs(more, self._largest)
+            pairs = PairArray((*pairs, *more))
+            self._swept = PairSet(pairs)
+        await self._suspects(PairSet(pairs), doubtful)
+
+    async def _more_of_suspects(self) -> PairArray:
+        """Return further pairs of the endpoints that bad pairs have in common."""
+        await self._pump.flush()
+        bad = await bad_pairs(self._model, self._swept, (*DEAD, Verdict.SLOW))
+        there = self._context.ready()
+        ends = [end for end in self._context.endpoints if end.number in there]
+        pairs = suspect_pairs([pair for pair in bad if there.issuperset(pair)], ends, self._swept)
+        if pairs:
+            names = ", ".join(map(self._name, cover(bad)[:_MAX_NAMED]))
+            self._pump.log("info", f"{count(len(pairs), 'further pair')} of suspects are tested ({names}, ...)")
+        return pairs
 
     def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
         asked = max(self._options.sizes, default=None) if layer is Layer.P2P else None
@@ -337,11 +370,7 @@ class MeasurementRunner:
         await self._pump.flush()
         number = {self._name(rank): rank for rank in ranks}
         left = {(number[a], number[b]) for a, b in blocked_pairs(self._model) if a in number and b in number}
-        suspects = []
-        while left:
-            worst = Counter(end for pair in left for end in pair).most_common(1)[0][0]
-            suspects.append(worst)
-            left = {pair for pair in left if worst not in pair}
+        suspects = cover(left)
         # If nothing works, the test itself shows why.
         return sorted(suspects) if len(suspects) < len(ranks) - 1 else []
 
@@ -445,15 +474,42 @@ class MeasurementRunner:
         await self._kept.release()
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
-        """Test pairs one at a time, with NCCL's defaults."""
+        """Test pairs one at a time, with NCCL's defaults; in a large fabric those at once that share no NIC."""
         with self.counters.sampling():
-            await self._run_pairs(pairs, self._largest, alone=True, unlimited=True)
+            await self._run_pairs(pairs, self._largest, alone=not self._adaptive, unlimited=True)
+
+    def _largest_test(self, kind: str) -> CollectiveTest:
+        """Return the test of a collective with the largest message that a sweep tests it with."""
+        sizes = (max(self._options.collective_sizes or (self._bytes // 4 * 4,)),)
+        return CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
+
+    async def soak_pairs(self, pairs: Sequence[Pair]) -> None:
+        """Test disjoint pairs at once, and none of them again."""
+        with self.counters.sampling():
+            await self._run_pairs(pairs, self._largest)
 
     async def groups_alone(self, kind: str, groups: Sequence[Group]) -> None:
-        """Test a collective over groups of ranks, with the largest message that a sweep tests it with."""
-        sizes = (max(self._options.collective_sizes or (self._bytes // 4 * 4,)),)
-        test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
-        await run_collective(self._context, test, groups, self._kept.begin_groups)
+        """Test a collective over groups of ranks, with the largest message."""
+        await run_collective(self._context, self._largest_test(kind), groups, self._kept.begin_groups)
+
+    async def bisect(self) -> None:
+        """Search by halves for what makes the first collective slow or fail, and test pairs of what was found."""
+        await self._context.settled()
+        ready, options = self._context.ready(), self._options
+        places = {name: at for at, name in enumerate(self._model.nodes)}
+        here = [end for end in self._context.endpoints if end.number in ready]
+        units = units_of(sorted(here, key=lambda end: (places[end.node], end.number)))
+        test, begin = self._largest_test(options.collectives[0]), self._kept.begin_groups
+        limits = GROUP_SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW), options.bisect_below
+        culprits = await Bisection(self._context, test, units, begin, *limits).run()
+        ranks = list(units.values())
+        named = {unit for culprit in culprits for unit in culprit.units}
+        others = [unit for unit in range(len(ranks)) if unit not in named]
+        ends = [two for culprit in culprits for two in [*itertools.pairwise([*culprit.units, *others[:1]])][:1]]
+        # With good pairs of others, which show what is usual.
+        ends += itertools.pairwise(others[:4] if culprits else ())
+        if pairs := unordered(pair for a, b in ends for pair in zip(ranks[a], ranks[b], strict=False)):
+            await self.pairs_alone(pairs[:MAX_SUSPECTS])
 
     async def _suspects(self, swept: PairSet, doubtful: Set[Pair] = frozenset()) -> None:
         """Test bad pairs again, alone, then their ends with other partners; dead ``doubtful`` ones are certain."""

@@ -71,6 +71,12 @@ def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
     return len(results) == 2 and all(m.time > since and model.verdict(m) is Verdict.OK for m in results)
 
 
+def _tested_with(model: Model, end: int) -> list[int]:
+    """Return the endpoints that one was tested with: in a large fabric few of all."""
+    table = model.pair_table(Layer.P2P)
+    return sorted({*table.target[table.source == end].tolist(), *table.source[table.target == end].tolist()})
+
+
 def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:
     """Return partners with which the ends of a bad pair passed, of the same class where there are any.
 
@@ -86,7 +92,7 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     for end, other in (pair, pair[::-1]):
         # What passes within a node, or over another NIC, is no evidence about this one.
         nic = model.table.carriers(ends[end], ends[other])[0]
-        passing = [e for e in ends if e.number not in pair and _passes(model, end, e.number)]
+        passing = [ends[n] for n in _tested_with(model, end) if n not in pair and _passes(model, end, n)]
         good = [
             e.number
             for e in passing

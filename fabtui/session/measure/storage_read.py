@@ -1,10 +1,9 @@
-"""The storage check: nodes read a file, one after the other and then all at once."""
+"""The storage check: nodes read a file or small files, one after the other, then 2, 4, 8 ... and all at once."""
 
 from __future__ import annotations
 
 import asyncio
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fabtui.model.events import PhaseStart, ProbeResult
 from fabtui.sanitize import one_line
@@ -36,19 +35,26 @@ class StorageRead:
         if len(alone) < len(nodes):
             self._pump.log("notice", f"storage: {len(alone)} of {len(nodes)} nodes read alone; all read at once")
         first = {node: await self._read(node, at / len(nodes)) for at, node in enumerate(nodes) if node in alone}
-        reads: dict[str, asyncio.Task[Message | str]] = {}
-        if len(nodes) > 1:
-            async with asyncio.TaskGroup() as group:
-                for at, node in enumerate(nodes):
-                    # Half a place further than alone: these blocks were read by no node yet.
-                    reads[node] = group.create_task(self._read(node, (at + 0.5) / len(nodes)))
+        reads: dict[str, Message | str] = {}
+        curve: list[list[float]] = []
+        for many in steps(len(nodes)):
+            reads = await self._together(nodes[:many])
+            if total := _total(reads.values()):
+                curve.append([many, *total])
         for node in nodes:
-            together = reads[node].result() if node in reads else None
-            self._report(node, first.get(node), together)
-        rates = [rate for read in reads.values() if (rate := _rate(read.result())) is not None]
-        if rates:
-            text = f"{sum(rates):.0f} MB/s, {statistics.median(rates):.0f} MB/s each (median)"
-            self._pump.log("info", f"storage: {len(rates)} nodes read at once: {text}")
+            self._report(node, first.get(node), reads.get(node), curve)
+        if curve:
+            *_, (readers, rate, files) = curve
+            text = f"{rate:.0f} MB/s" + (f", {files:.0f} files/s" if files else "")
+            self._pump.log("info", f"storage: {readers:.0f} nodes read at once: {text}")
+
+    async def _together(self, nodes: Sequence[str]) -> dict[str, Message | str]:
+        async with asyncio.TaskGroup() as group:
+            # Half a place further than alone: these blocks were read by no node yet.
+            tasks = {
+                node: group.create_task(self._read(node, (at + 0.5) / len(nodes))) for at, node in enumerate(nodes)
+            }
+        return {node: task.result() for node, task in tasks.items()}
 
     async def _read(self, node: str, share: float) -> Message | str:
         args = {"path": self._path, "bytes": MOST, "seconds": SECONDS, "share": share}
@@ -57,19 +63,36 @@ class StorageRead:
         except ProbeFailed as failed:
             return one_line(failed.text, 500)
 
-    def _report(self, node: str, alone: Message | str | None, together: Message | str | None) -> None:
+    def _report(
+        self, node: str, alone: Message | str | None, together: Message | str | None, curve: list[list[float]]
+    ) -> None:
         values = [read for read in (together, alone) if isinstance(read, dict)]
         problems = dict.fromkeys(read for read in (alone, together) if isinstance(read, str))
         if not values:
             self._pump.emit(ProbeResult(node=node, probe="storage", error="; ".join(problems)))
             return
-        value: Message = {name: values[0].get(name) for name in ("path", "filesystem", "file_bytes", "how")}
-        rates = {"alone": _rate(alone), "together": _rate(together)}
+        value: Message = {name: values[0].get(name) for name in ("path", "filesystem", "file_bytes", "how", "files")}
+        rates = {"alone": _rate(alone), "together": _rate(together), "slowest": _rate(together or alone, "slowest")}
+        rates |= {"ops_alone": _rate(alone, "ops_s"), "ops_together": _rate(together, "ops_s")}
+        if curve:
+            # Number of nodes, MB/s and files/s of all of them.
+            value["curve"] = curve
         value |= {name: rate for name, rate in rates.items() if rate is not None}
         if problems:
             value["problem"] = "; ".join(problems)
         self._pump.emit(ProbeResult(node=node, probe="storage", value=value))
 
 
-def _rate(read: Message | str | None) -> float | None:
-    return number(read.get("mb_s")) if isinstance(read, dict) else None
+def steps(nodes: int) -> list[int]:
+    """Return how many nodes read at once: 2, 4, 8 ... and all."""
+    return [*(1 << turn for turn in range(1, nodes.bit_length()) if 1 << turn < nodes), nodes] if nodes > 1 else []
+
+
+def _rate(read: Message | str | None, name: str = "mb_s") -> float | None:
+    return number(read.get(name)) if isinstance(read, dict) else None
+
+
+def _total(reads: Collection[Message | str]) -> tuple[float, float] | None:
+    """Return MB/s and files/s of all nodes, None without any."""
+    rates = [rate for read in reads if (rate := _rate(read)) is not None]
+    return (sum(rates), sum(_rate(read, "ops_s") or 0.0 for read in reads)) if rates else None

@@ -425,8 +425,11 @@ class HostReports:
                 seconds = now - asked
                 text = f"the rank host of {node} is frozen: no answer for {seconds:.{0 if seconds >= 2 else 1}f} s"
                 self.put(HostFrozen(host, f"{text}, and its process is stopped" if host.halted else text))
-        elif now >= self._next.get(node, 0.0) or host.halted:
+        elif now >= max(self._next.get(node, 0.0), host.heard + ALIVE_PERIOD) or host.halted:
             self._asked[node] = now
+            if host.client.link.silence > ALIVE_PERIOD:
+                # Heartbeats of many nodes are seldom.
+                host.client.link.beat()
             host.send({"op": "alive", "n": next(self._numbers)})
 
 

@@ -19,7 +19,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import GpuUse, JobStatus, gpu_use
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import JobQuery, SessionOptions, connector_options
+from fabtui.session.options import SessionOptions, connector_options
 from fabtui.session.running_job.inquiry import ClientOf, read_messages
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import WRITING, JobObserver
@@ -47,7 +47,7 @@ class JobSession:
         options: SessionOptions,
         pump: EventPump,
         client_of: ClientOf,
-        query: JobQuery | None = None,
+        monitor: JobMonitor | None = None,
         source: JobSource | None = None,
     ) -> None:
         self.model: Model = pump.model
@@ -55,8 +55,10 @@ class JobSession:
         self._options = options
         self._reached: dict[str, str] = {}
         self._client_of = client_of
-        self._monitor = None if query is None else JobMonitor(query, self._client, every=True)
-        self.observer = JobObserver(pump, self._client, options.job, self._monitor, source)
+        self._monitor = monitor
+        self.observer = JobObserver(pump, self._client, options.job, monitor, source)
+        if monitor is not None:
+            monitor.client_of, monitor.running = self._client, lambda: self.observer.verdict
 
     async def _client(self, node: str) -> NodeClient:
         """Return the link to a node; note in the model whether it is reached."""
@@ -73,8 +75,13 @@ class JobSession:
         return client
 
     @property
+    def report(self) -> JobReport | None:
+        """The report from logs and Slurm; None where they were not read."""
+        return None if self._monitor is None else self._monitor.report
+
+    @property
     def ended(self) -> bool:
-        report, verdict = None if self._monitor is None else self._monitor.report, self.observer.verdict
+        report, verdict = self.report, self.observer.verdict
         by_slurm = report is not None and report.status.stage == "ended"
         return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
 
@@ -110,10 +117,14 @@ class JobSession:
         await self.observer.answered(_LOGIN)
         until = loop.time() + within
         async with asyncio.TaskGroup() as group:
-            others = group.create_task(self.observer.complete(within))
+            others = group.create_task(self.observer.complete(within + PATIENCE))
             # A verdict of NVML and /proc alone may come sooner; what the others show belongs to the snapshot.
             await self.observer.settled(until)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
+            verdict = await self.observer.decided()
+            if verdict is not None and verdict.state in (JobState.HANGS, JobState.UNKNOWN):
+                # The stacks are worth it.
+                await asyncio.wait({others}, timeout=max(0.0, until + PATIENCE - loop.time()))
             others.cancel()
         while (verdict := await self.observer.decided()) is not None and loop.time() < until + PATIENCE:
             # It may have begun to hang.
@@ -135,14 +146,14 @@ class JobSession:
 async def observed(
     options: SessionOptions,
     notice: Callable[[str], None],
-    query: JobQuery | None = None,
+    monitor: JobMonitor | None = None,
     patience: float | None = None,
     source: JobSource | None = None,
 ) -> AsyncIterator[JobSession]:
     """Yield a session about the job on the nodes of the options, recorded if these name a file.
 
-    It hangs after a time (s) without progress, ``patience``. Without a ``query``, no logs are read. One ``source``, if
-    given, is the only one that is asked.
+    It hangs after a time (s) without progress, ``patience``. Without a ``monitor``, no logs are read. One ``source``,
+    if given, is the only one that is asked.
 
     Raises:
         InputError: The recording cannot be written.
@@ -154,7 +165,7 @@ async def observed(
         recorded = {**options.recorded(), "probes": [], "patience": patience}
         pump.emit(SessionStart(nodes=list(options.hosts), options=recorded, version=__version__))
         async with links_to(options, notice) as links:
-            session = JobSession(options, pump, links.client, query, source)
+            session = JobSession(options, pump, links.client, monitor, source)
             try:
                 yield session
             finally:
@@ -256,9 +267,10 @@ async def reported(
     notice: Callable[[str], None],
     *,
     ask_nodes: bool = True,
+    patience: float | None = PATIENCE,
     check: Callable[[Sequence[str]], None] = lambda nodes: None,
 ) -> AsyncIterator[JobReport]:
-    """Yield the first report; the monitor may be refreshed meanwhile.
+    """Yield the first report; the monitor may be refreshed meanwhile. The ranks of a job that runs are observed.
 
     ``check`` is called with the nodes before they are asked, and may raise `InputError`.
 
@@ -275,7 +287,7 @@ async def reported(
         if ask_nodes and (report.status.stage == "running" or (query.nodes and not query.job)):
             linked = options_for(options, report.status)
             check(linked.hosts)
-            links = await stack.enter_async_context(links_to(linked, notice))
-            monitor.client_of = links.client
+            session = await stack.enter_async_context(observed(linked, notice, monitor, patience))
+            await session.snapshot()
             report = await monitor.refresh()
         yield report

@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.job.job_verdict import JobVerdict
 from fabtui.diagnosis.job.logs import job_logs
 from fabtui.diagnosis.job.logs.job_logs import JobLogs
 from fabtui.diagnosis.job.logs.job_rules import STALE, report_of
@@ -37,6 +39,8 @@ _SEARCH = 5.0
 BUDGET = log_files.Budget(2 << 20, 16 << 20)
 #: Maximum number of nodes whose names are looked up.
 _MOST_NAMES = 256
+#: Maximum number of folders of logs whose free space is read.
+_MOST_FOLDERS = 32
 #: Maximum size (characters) of the parts of files in an answer of a node.
 _MOST_TEXT = 8 << 20
 #: Maximum number of variables of the ranks of a node.
@@ -44,12 +48,13 @@ _MOST_VARIABLES = 100
 
 
 class _Read(NamedTuple):
-    """Result of reading on this machine: paths, parts, problems, and the time."""
+    """Result of reading on this machine: paths, parts, problems, the time, and folders without space."""
 
     paths: list[str]
     parts: list[Message]
     problems: list[str]
     now: float
+    full: tuple[str, ...]
 
 
 class _Place(NamedTuple):
@@ -84,6 +89,8 @@ class JobMonitor:
         #: The latest report; None before the first `refresh`.
         self.report: JobReport | None = None
         self.client_of = client_of
+        #: Returns what the ranks do, where they are observed.
+        self.running: Callable[[], JobVerdict | None] = lambda: None
         #: Whether all nodes are asked.
         self.every = every
         self._one = asyncio.Lock()
@@ -130,9 +137,10 @@ class JobMonitor:
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
             self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
         facts = JobFacts(
-            self._status, self._logs, self.query.idle, time.time(), dict(self._nodes), self._addresses or {}
+            *(self._status, self._logs, self.query.idle, time.time(), dict(self._nodes), self._addresses or {}),
+            full=read.full,
         )
-        self.report = report_of(facts, self._unread(read))
+        self.report = replace(report_of(facts, self._unread(read)), running=self.running())
         return self.report
 
     async def _ask_slurm(self, *, at_once: bool = False) -> None:
@@ -270,7 +278,18 @@ def _read(places: _Places, known: Mapping[str, log_files.Known], search: log_fil
         more, unread = log_files.read(named, known, BUDGET, access)
         parts += more
         problems += unread
-    return _Read(list(paths.values()), parts, problems, time.time())
+    named = [pattern for pattern in places.user.patterns if pattern.endswith("/*")]
+    folders = dict.fromkeys(os.path.dirname(one) for one in [*paths.values(), *named])
+    full = tuple(folder for folder in list(folders)[:_MOST_FOLDERS] if _is_full(folder))
+    return _Read(list(paths.values()), parts, problems, time.time(), full)
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        about = os.statvfs(folder)
+    except (OSError, ValueError):
+        return False
+    return bool(about.f_blocks) and (not about.f_bavail or (bool(about.f_files) and not about.f_favail))
 
 
 def _addresses(nodes: Sequence[str]) -> dict[str, frozenset[str]]:

@@ -11,6 +11,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from fabtui.diagnosis.job.flight_recorder import answer as flight_answer
@@ -26,6 +27,7 @@ from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, taken_from, texts_of
 from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.stack_tool import stacks
 
 #: Time (s) between two samples of a node. With more nodes than this machine asks in it, samples are further apart.
 EVERY, _NODES_EACH_SECOND = 1.0, 128
@@ -325,7 +327,8 @@ class JobObserver:
         """Ask nodes at the same time, and emit each answer as it comes."""
 
         async def one(node: str) -> None:
-            reply = await self._one(node, probe, deadline, args)
+            ask = partial(self._one, node, probe, deadline)
+            reply = await (stacks(ask) if source is JobSource.STACKS else ask(args))
             await self._first[node].wait()
             if reply.value is not None and node in self._seen:
                 self._emit(node, source, reply.value)

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, PairJob, Rank, Store, Task
+from fabtui_node.ranks.measure.host_link import HostSteps
 from fabtui_node.ranks.measure.verify import TWICE, DataDifference, TransferShape, shape
 
 #: The other rank, and the maximum number of CTAs (0: the library's default).
@@ -450,6 +451,10 @@ class RankEndpoint:
         Called while no rank of this process runs a test.
         """
         return None
+
+    def host_steps(self, size: int) -> HostSteps:
+        """Return the steps that show this endpoint alone, with buffers of a size."""
+        raise Failed(TRANSFER, self.error or "not ready", kind=ErrorKind.NOT_READY)
 
     def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
         """Run a phase of a task; engines whose waits cannot be cancelled from outside override it."""

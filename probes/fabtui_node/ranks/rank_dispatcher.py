@@ -19,7 +19,7 @@ from fabtui_node.protocol import ErrorKind, Message
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Store, Task, describe, kind_of
 from fabtui_node.ranks.engine import Engine, RankEndpoint
-from fabtui_node.ranks.measure import groups
+from fabtui_node.ranks.measure import groups, host_link
 from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
 from fabtui_node.ranks.nccl.engine import NcclEngine
 from fabtui_node.ranks.torch.engine import GlooEngine
@@ -143,7 +143,7 @@ class RankDispatcher:
                     self._store.answer(message)
                 elif op == "alive":
                     self.send({"op": "alive", "n": int(message["n"])})
-                elif op in ("init", "reach", "pairs", "collective", "world", "rest", "abort"):
+                elif op in ("init", "reach", "pairs", "collective", "world", "host", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
                 else:
                     log("unknown op %r" % (op,))
@@ -252,6 +252,14 @@ class RankDispatcher:
     def _on_world(self, message: Message) -> None:
         op = groups.parse_world(message)
         self._submit(message, op["ranks"], lambda endpoint, task: groups.World(op, endpoint, task).run(self.send))
+
+    def _on_host(self, message: Message) -> None:
+        size = max(1 << 16, int(message["bytes"]))
+
+        def measure(endpoint: RankEndpoint, task: Task) -> None:
+            host_link.run(size, partial(endpoint.host_steps, size), self.send, task, endpoint.rank.rank)
+
+        self._submit(message, [int(rank) for rank in message["ranks"]], measure)
 
     def _on_rest(self, message: Message) -> None:
         whole = message.get("whole") is not False

@@ -139,12 +139,19 @@ def install(payload: Payload) -> MemoryImporter:
     return importer
 
 
-def add(modules: Dict[str, str]) -> None:
+def add(packed: bytes) -> None:
     """Serve further modules that arrived after the payload, here and in processes booted from it."""
     assert PAYLOAD is not None
     assert IMPORTER is not None
+    try:
+        modules = json.loads(zlib.decompress(packed).decode())
+    except (ValueError, zlib.error) as error:
+        os.write(2, ("invalid modules were ignored: %s\n" % error).encode())
+        return
     PAYLOAD["modules"].update(modules)
     IMPORTER.add(modules)
+    if "fabtui_node.registry" in sys.modules:
+        importlib.import_module("fabtui_node.registry").add(modules)
 
 
 def detach_stdin() -> None:

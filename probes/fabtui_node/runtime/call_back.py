@@ -1,6 +1,6 @@
-"""A connection from a node to the controller, for node sides that one srun starts on many nodes at once.
+"""A connection from a node to the controller, for node sides that one call starts on many nodes at once.
 
-The text of this file runs ahead of the first stage. Standard input of such a task is of no use: srun passes it on to
+The text of this file runs ahead of the first stage. Standard input of such a process is of no use: srun passes it on to
 one task or to all of them. Both ends prove that they know the secret of the session, which the task finds in its
 environment: neither takes what a process of another user sends.
 """
@@ -15,10 +15,14 @@ import socket
 import sys
 from typing import List
 
-#: Variable with the secret, a name for the step and the port of the controller.
+#: Variable with the secret, a name for the call, the port and address of the controller (``-``: Slurm's variables have
+#: it), and what was called.
 SETTING = "FABTUI_CALL_BACK"
 #: Variables in which Slurm gives the address of the machine where srun runs.
 ADDRESSES = ("SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST")
+#: Variables with the name of the node, and with the number of the process.
+NAMES = ("FABTUI_NODE", "SLURMD_NODENAME")
+NUMBERS = ("SLURM_PROCID", "FLUX_TASK_RANK", "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX")
 #: Exit status of a task that does not reach the controller.
 NOT_REACHED = 87
 #: Timeout (s) of a connection, and of each answer.
@@ -43,7 +47,8 @@ def _line(end: socket.socket) -> str:
 
 def greet(end: socket.socket, secret: str, step: str) -> None:
     """Exchange proofs with the controller, or raise OSError."""
-    node, task = os.environ.get("SLURMD_NODENAME", ""), os.environ.get("SLURM_PROCID", "")
+    node, task = (next((os.environ[n] for n in names if os.environ.get(n)), "") for names in (NAMES, NUMBERS))
+    node = node or socket.gethostname()
     greeting = " ".join((step, node, task, os.urandom(16).hex()))
     end.sendall((greeting + "\n").encode("utf-8"))
     nonce, _, shown = _line(end).partition(" ")
@@ -54,9 +59,10 @@ def greet(end: socket.socket, secret: str, step: str) -> None:
 
 def connect() -> None:
     """Make a connection to the controller standard input and output of this process, or end it."""
-    secret, step, port = os.environ.pop(SETTING).split()
+    secret, step, port, given, starter = os.environ.pop(SETTING).split()
     problems: List[str] = []
-    for address in dict.fromkeys(os.environ[name] for name in ADDRESSES if os.environ.get(name)):
+    known = [os.environ[name] for name in ADDRESSES if os.environ.get(name)] if given == "-" else [given]
+    for address in dict.fromkeys(known):
         try:
             end = socket.create_connection((address, int(port)), TIMEOUT)
             greet(end, secret, step)
@@ -69,6 +75,12 @@ def connect() -> None:
         os.dup2(end.fileno(), 0)
         os.dup2(end.fileno(), 1)
         end.close()
+        if starter == "mpirun":
+            # It would end all processes when one of them fails. What is left here ends with the connection.
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDWR), 2)
         return
     reason = "; ".join(problems) or "the login node: its address is unknown"
     sys.stderr.write("fabtui: no connection to %s\n" % reason)

@@ -16,11 +16,10 @@ import signal
 import socket
 import threading
 import time
-import zlib
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError
+from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, digest
 from fabtui_node.runtime import bootloader, processes
 from fabtui_node.runtime.streams import Channel, FrameSocket, Outgoing, receive_with_descriptors
 
@@ -28,6 +27,8 @@ TICK = 0.5
 SWEEP_TICK = 0.03
 # Seconds past the lease that A may be silent. A notices the end of the lease itself; this is for an A that cannot.
 TICK_GRACE = 3.0
+#: Size (characters) of a part of a value from which on a digest goes ahead, and number of answers whose parts are kept.
+_LARGE, _MOST_KEPT = 256, 64
 
 
 class Child:
@@ -136,13 +137,9 @@ class Keeper:
 
     def _add_modules(self, message: Message) -> None:
         self._pieces += message["piece"]
-        if not message["last"]:
-            return
-        try:
-            bootloader.add(json.loads(zlib.decompress(bytes(self._pieces)).decode()))
-        except (ValueError, zlib.error) as error:
-            os.write(2, ("invalid modules were ignored: %s\n" % error).encode())
-        self._pieces.clear()
+        if message["last"]:
+            bootloader.add(bytes(self._pieces))
+            self._pieces.clear()
 
     def _obey(self, message: Message) -> None:
         if message["op"] == "start":
@@ -263,9 +260,18 @@ class Worker:
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(True)
         self._channel = Channel(end)
+        #: Large values of the latest answers, by number.
+        self._kept: Dict[int, Dict[str, Any]] = {}
 
     def run(self) -> None:
+        pieces = bytearray()
         for message in self._channel.messages():
+            if message["t"] == "modules":
+                pieces += bytes.fromhex(message["piece"])
+                if message["last"]:
+                    bootloader.add(bytes(pieces))
+                    pieces.clear()
+                continue
             name = "probe-%s-%s" % (message.get("name"), message.get("id"))
             try:
                 threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
@@ -275,6 +281,19 @@ class Worker:
     def _fail(self, message: Message, kind: ErrorKind, text: str) -> None:
         error = {"kind": kind, "text": text[:4000]}
         self._channel.send({"t": "result", "id": message["id"], "ok": False, "error": error})
+
+    def _digests(self, number: int, value: Any) -> Dict[str, str]:
+        """Return digests of the large parts of a value, which are kept for the question for them."""
+        try:
+            large = {key: part for key, part in value.items() if len(json.dumps(part)) > _LARGE}
+            digests = {key: digest(part) for key, part in large.items()}
+        except (AttributeError, TypeError, ValueError):
+            # Its encoding fails as well, which is reported.
+            return {}
+        self._kept[number] = large
+        while len(self._kept) > _MOST_KEPT:
+            del self._kept[min(list(self._kept))]
+        return digests
 
     def _probe(self, message: Message) -> None:
         number = message["id"]
@@ -288,8 +307,17 @@ class Worker:
             if probe is None:
                 self._fail(message, ErrorKind.UNKNOWN_PROBE, "no probe is called %s" % message["name"])
                 return
+            answer = {"t": "result", "id": number, "ok": True}
+            if "want" in message:
+                kept = self._kept.get(message["of"], {})
+                self._channel.send(dict(answer, value={key: kept[key] for key in message["want"] if key in kept}))
+                return
             value = probe.run(message["args"], emit, message["deadline"])
-            self._channel.send({"t": "result", "id": number, "ok": True, "value": value})
+            digests = self._digests(number, value) if message.get("digest") else {}
+            if digests:
+                value = {key: value[key] for key in value if key not in digests}
+                answer["digests"] = digests
+            self._channel.send(dict(answer, value=value))
         except ProtocolError as error:
             self._fail(message, ErrorKind.BAD_VALUE, str(error))
         except BaseException as error:

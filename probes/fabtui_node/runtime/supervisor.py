@@ -214,6 +214,8 @@ class ChildProcesses:
 
     def add_modules(self, piece: bytes, last: bool) -> None:
         self._ask(encode_piece(piece, last))
+        if self._worker is not None:
+            self._worker.send({"t": "modules", "piece": piece.hex(), "last": last})
 
     def probe(self, message: Message) -> None:
         """Forward a probe to the worker, which is started if it does not run."""

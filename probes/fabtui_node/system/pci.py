@@ -38,10 +38,10 @@ FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "Egres
 REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 
 
-def link_rate(path: Optional[str]) -> Optional[float]:
-    """Return the Gb/s that the PCIe link of a device passes now, given the real path of its folder, or None."""
-    speed = re.match(r"([0-9]{1,3}(?:\.[0-9])?) GT/s", sysfs.text(path or "", "current_link_speed") or "", re.ASCII)
-    width = sysfs.integer(path or "", "current_link_width")
+def link_rate(path: Optional[str], which: str = "current") -> Optional[float]:
+    """Return the Gb/s that the PCIe link of a device passes now or at most (``max``), given its real path."""
+    speed = re.match(r"([0-9]{1,3}(?:\.[0-9])?) GT/s", sysfs.text(path or "", which + "_link_speed") or "", re.ASCII)
+    width = sysfs.integer(path or "", which + "_link_width")
     if speed is None or not width or not 0 < width <= 32:
         return None
     each = float(speed.group(1))

@@ -29,6 +29,9 @@ _MOST_LINKS, _FIRST_OF_USERS = 8, 1000
 # The PATH of a command over SSH often lacks the folders where ibstat, ldconfig and friends live.
 _FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
 
+#: Holds True once this process may start no program.
+_REFUSED: List[bool] = []
+
 
 class Sink(Protocol):
     """Taker of the output of a command, like a ``bytearray``; its length counts all output."""
@@ -76,6 +79,11 @@ class CommandResult(NamedTuple):
         return "%s exited with %d%s" % (name, self.returncode, last)
 
 
+def refuse() -> None:
+    """Keep this process from starting programs from now on, as on a node that has none."""
+    _REFUSED.append(True)
+
+
 def environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     """Return the environment of a command: ours, in the C locale, with the system folders on PATH."""
     env = dict(os.environ)
@@ -95,6 +103,8 @@ def find(name: str, *, safe: Optional[bool] = None) -> Optional[str]:
     With ``safe``, which is the default for root, only one that nobody but root and this user can change: what root runs
     from a place where others may write gives them root's rights.
     """
+    if _REFUSED:
+        return None
     path = environment()["PATH"]
     if not (os.geteuid() == 0 if safe is None else safe):
         return shutil.which(name, path=path)
@@ -186,7 +196,7 @@ def run_into(
     words = list(argv)
     if deadline <= 0:
         return CommandResult(words, None, "", "no time left to start it", timed_out=True)
-    program = find(words[0]) if os.geteuid() == 0 and "/" not in words[0] else words[0]
+    program = find(words[0]) if _REFUSED or (os.geteuid() == 0 and "/" not in words[0]) else words[0]
     if program is None:
         return CommandResult(words, None, "", "no such command: %s" % words[0], missing=True)
     try:

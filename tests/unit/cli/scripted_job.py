@@ -42,6 +42,7 @@ class ScriptedSession:
 
     answers: Sequence[Reply] = ()
     writes = False
+    report = None
 
     def start(self) -> None: ...
 

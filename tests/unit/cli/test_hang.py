@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
+import jsonschema
 import pytest
 
 from fabtui.cli import main as entry
@@ -14,6 +15,7 @@ from fabtui.cli.commands.hang import job_options
 from fabtui.cli.parser import build_parser
 from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.errors import InputError
+from fabtui.export.formats import schema
 from fabtui.scheduler import slurm
 from fabtui.scheduler.base import Allocation
 from fabtui.session.options import SessionOptions
@@ -65,7 +67,9 @@ def test_exit_codes(state: JobState, code: int, script: Script) -> None:
 def test_without_a_job(script: Script, capsys: Out) -> None:
     script.append(None)
     assert entry.main(["hang", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out) == {"state": None, "problems": ["n062: the login fails"]}
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["state"], found["unread"]) == ("fabtui job", None, ["n062: the login fails"])
+    jsonschema.validate(found, schema("job"))
 
 
 def test_json_and_the_command_of_the_user(script: Script, capsys: Out, tmp_path: Path) -> None:
@@ -73,7 +77,8 @@ def test_json_and_the_command_of_the_user(script: Script, capsys: Out, tmp_path:
     assert entry.main(["hang", "--json", "--on-hang", f"env | grep ^FABTUI_ > {quote(str(tmp_path))}/found"]) == 1
     captured = capsys.readouterr()
     found = json.loads(captured.out)
-    assert (found["state"], found["behind"], found["named_by"]) == ("hangs", [1], "/proc")
+    assert (found["state"], found["behind"], found["report"] is not None) == ("hangs", [1], True)
+    jsonschema.validate(found, schema("job"))
     assert found["next"] == ["ssh n061 kill -CONT 742"]
     assert "the command of --on-hang ended well" in captured.err
     variables = dict(line.split("=", 1) for line in (tmp_path / "found").read_text().splitlines())

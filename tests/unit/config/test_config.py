@@ -57,7 +57,7 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ('[session]\n# one\ntimeout = "soon"\n', "config.toml:3: session.timeout: the value is not a time from 0.5 to"),
         (
             '[session]\nmode = "quik"\n',
-            "session.mode: there is no such value; one of auto, quick, sampled, full; did you mean",
+            "session.mode: there is no such value; one of auto, quick, adaptive, sampled, full; did you mean",
         ),
         ('[session]\ntransport = "local"\n', "session.transport: there is no such value; one of ssh, openssh"),
         (

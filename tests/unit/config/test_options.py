@@ -90,7 +90,11 @@ def test_every_transport_has_an_opener() -> None:
     ("variable", "value", "problem"),
     [
         ("FABTUI_TIMEOUT", "soon", "FABTUI_TIMEOUT: the value is not a time from 0.5 to 3600 seconds"),
-        ("FABTUI_MODE", "quik", "FABTUI_MODE: there is no such value; one of auto, quick, sampled, full; did you mean"),
+        (
+            "FABTUI_MODE",
+            "quik",
+            "FABTUI_MODE: there is no such value; one of auto, quick, adaptive, sampled, full; did you mean",
+        ),
         ("FABTUI_ASCII", "maybe", "FABTUI_ASCII: a string is neither true nor false"),
         ("FABTUI_TRANSPORT", "local", "FABTUI_TRANSPORT: there is no such value; one of ssh"),
     ],

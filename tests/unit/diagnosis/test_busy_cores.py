@@ -1,6 +1,7 @@
 """CPU ranks on shared cores: low values by their load are reported as such; what has a common cause is still blamed."""
 
 import itertools
+import random
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -326,3 +327,17 @@ def test_cpu_ranks_flap_from_sweep_to_sweep_only() -> None:
         add(model, Layer.P2P, *pair, verdict, at=30.0 + 10 * sweep)
         model.apply(SessionEnd(exit=0, time=35.0 + 10 * sweep))
     assert [title(one) for one in of(diagnose(model), "FT031")] == ["h0:0 > h2:0 flaps in p2p"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_port_far_below_what_busy_cores_explain_is_named(seed: int) -> None:
+    """Most pairs are slow by load; the port passes 0.1 % of what is usual, and nothing else is common to its pairs."""
+    model, draw = lab(load=15.0), random.Random(seed)
+    for src, dst in itertools.permutations(map(str, model.endpoints), 2):
+        value = draw.choice((0.1, 0.15, 0.25, 1.0))
+        add(model, Layer.P2P, src, dst, 0.001 if src[1] != dst[1] and src[3] == "1" and dst == "h1:1" else value, 3.0)
+    found = diagnose(model)
+    (one,) = of(found, "FT021")
+    assert title(one).startswith("h1:1 is slow with other nodes as receiver")
+    assert one.cells == {("h0:1", "h1:1"), ("h2:1", "h1:1"), ("h3:1", "h1:1")}
+    assert {rule.rule.id for rule in found.findings} <= {"FT021", "FT029"}

@@ -7,13 +7,13 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, Measured, PlanUpdate, SessionStart
+from fabtui.model.events import CounterDeltas, InventoryUpdate, Measured, PlanUpdate
 from fabtui.model.facts.link_limits import limit_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from tests.conftest import session_of
 
 SIZE = 1 << 28
 FIRST, SECOND = "rocep1s0f0", "roceP2p1s0f0"
@@ -32,14 +32,11 @@ def ports(state: str = "Active", pcie: float | None = 126.03, shared: bool = Tru
 
 def model_of(first: int = SIZE, second: int = 0, *, env: dict[str, str] | None = None, **more: Any) -> Model:
     """Two nodes, of which the first counted bytes on both functions while its pairs were tested."""
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
+    model = session_of("ab", rails=True, nic=FIRST)
     gpu = {"index": 0, "name": "NVIDIA GB10", "pcie": {"gen_max": 5, "width": 16}, "near_nics": [FIRST, SECOND]}
     for node in "ab":
         value = {"ib": ports(**more), "gpus": [gpu], "env": env or {}}
         model.apply(InventoryUpdate(node=node, value=value, time=1.0))
-    ends = [Endpoint(at, node, 0, kind="gpu", rail=0, nic=FIRST) for at, node in enumerate("ab")]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     model.apply(PlanUpdate(slow_below=0.7, time=1.0))
     moved = {"port_xmit_data": first, "port_rcv_data": first}
     hca: dict[str, Any] = {f"{FIRST}/1": moved}

@@ -14,20 +14,18 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set, independent
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
-    EndpointsAdded,
     InventoryUpdate,
     Measured,
     NodeState,
     NodeUpdate,
     PlanUpdate,
-    SessionStart,
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.healthy_text import as_json, drain_commands, host_lines, shares, slurm_options
+from tests.conftest import session_of
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 EDGES = list[tuple[int, int]]
@@ -259,9 +257,7 @@ def test_a_hop_is_as_fast_as_its_slower_direction() -> None:
 
 
 def test_hops_are_known_from_world_where_there_is_no_p2p() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=list("abcd"), time=1.0))
-    model.apply(EndpointsAdded(endpoints=[Endpoint(at, node, 0) for at, node in enumerate("abcd")], time=1.0))
+    model = session_of("abcd")
     rows = [
         Measurement(Layer.WORLD, f"{s}:0", f"{d}:0", Verdict.OK, 40.0 if {s, d} == {"c", "d"} else 45.0, "GB/s")
         for s, d in itertools.permutations("abcd", 2)
@@ -281,9 +277,7 @@ def test_hops_of_untested_pairs_are_neither_sought_nor_avoided() -> None:
 
 
 def test_pairs_that_were_not_tested_are_counted() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b", "c"], time=1.0))
-    model.apply(EndpointsAdded(endpoints=[Endpoint(at, node, 0) for at, node in enumerate("abc")], time=1.0))
+    model = session_of("abc")
     rows = [Measurement(Layer.P2P, f"{s}:0", f"{d}:0", Verdict.OK, 45.0, "GB/s") for s, d in ("ab", "ba", "bc")]
     model.apply(Measured(measurements=rows, time=2.0))
     found = of(model)

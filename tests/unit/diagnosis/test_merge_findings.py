@@ -55,6 +55,17 @@ def test_of_several_the_one_with_the_most_similar_cells_takes_a_consequence(mode
     assert [len(one.facts.get("related", ())) for one in found] == [0, 1]
 
 
+def test_ranks_that_were_killed_for_memory_follow_from_the_limit_of_their_node(model: Model) -> None:
+    killed, refused = (about("FT017", 0, 1, facts={"code": code}) for code in ("E51", "E10"))
+    limit, kills = (about(rule, nodes=("b",)) for rule in ("FT141", "FT142"))
+    collectives = about("FT034", nodes=("b",))
+    (found,), left = join(model, killed, collectives, facts=(kills, limit))
+    assert ([one.rule.id for one in found.facts["related"]], left) == (["FT017", "FT034"], [])
+    assert (found.rule.id, found.facts["known"][0].rule.id, found.cells) == ("FT141", "FT142", killed.cells)
+    found_, _ = join(model, refused, facts=(limit,))
+    assert found_[0].rule.id == "FT017", "nothing was killed"
+
+
 def test_notes_and_what_blocks_datagrams_alone_stay_apart(model: Model) -> None:
     found, _ = join(model, about(NODE_SLOW, 0, 10), about(FIREWALL, 0, 10, facts={"protocols": "UDP"}))
     assert len(found) == 2

@@ -273,7 +273,7 @@ def test_a_link_that_flaps_explains_what_is_lost_there() -> None:
     assert (found.rule.id, found.severity, evidence(found)) == ("FT220", "warn", ())
     text = "n3 rail 2 (eth2 10.3.0.4): the link flaps (carrier changed 5 times during the session)"
     assert title(found) == text
-    # A cable that was plugged in again is no warning for the rest of the session.
+    # A cable that was plugged in again does not warn for the rest of the session.
     net.flaps = {"n3": {"eth2": 2}}
     (once,) = net.findings()
     name = "n3 rail 2 (eth2 10.3.0.4): the link went down once, and came back"

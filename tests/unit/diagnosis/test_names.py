@@ -76,13 +76,22 @@ def test_own_names_on_the_loopback_as_debian_has_them_are_notes() -> None:
 def test_a_slow_login_is_named_with_what_it_waits_for() -> None:
     usual = {"login": {"seconds": 0.41}}
     (one,) = found({"h1": {"login": {"seconds": 9.02}, "names": {"names": {}, "reverse": {"10.70.0.9": None}}}}, usual)
-    assert placed_title(one) == "h1: the login takes 9 s, 400 ms on the others"
+    assert placed_title(one) == "h1: the login takes 9 s until Python runs, 400 ms on the others"
     assert evidence(one) == ("looking up the name of 10.70.0.9 takes more than 2 s: sshd waits for it (UseDNS)",)
+    assert one.next[0] == "ssh -v h1 true"
     assert texts({"h1": {"login": {"seconds": 2.9}}}, usual) == []
     assert (
         texts({"h1": {"login": {"seconds": 9.0}}, "h2": {"login": {"seconds": 9.0}}}, {"login": {"seconds": 8}}) == []
     )
     assert texts({name: {"login": None} for name in NODES if name != "h1"}, {"login": {"seconds": 9}}) == []
+
+
+def test_a_slow_interpreter_is_found_where_all_logins_are_slow_by_load() -> None:
+    busy = {"h0": {"login": {"seconds": 3.2}}, "h2": {"login": {"seconds": 3.4}}, "h3": {"login": {"seconds": 4.8}}}
+    (one,) = found({**busy, "h1": {"login": {"seconds": 10.5}}}, remote_python="/opt/py/bin/python3")
+    assert placed_title(one) == "h1: the login takes 10.5 s until Python runs, 3.4 s on the others"
+    assert one.next[0] == "ssh h1 'time /opt/py/bin/python3 -c pass'"
+    assert found({**busy, "h1": {"login": {"seconds": 8.9}}}) == []
 
 
 def test_slow_reverse_look_ups_are_no_fault_where_all_have_them() -> None:

@@ -25,12 +25,12 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.events import InventoryUpdate, Measured, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import copied_step, step_json, step_text
-from tests.conftest import replayed
+from tests.conftest import replayed, session_of
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = Verdict.TIMEOUT
@@ -47,23 +47,9 @@ SUBJECTS = (
 )
 
 
-def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True, **options: Any) -> Model:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0, options=options))
-    ends = [
-        Endpoint(
-            2 * at + index,
-            node,
-            index,
-            kind=kind,
-            nic=nic and nic.format(index),
-            address=f"10.{index}.0.{at + 1}" if address else None,
-        )
-        for at, node in enumerate("ab")
-        for index in range(2)
-    ]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
-    return model
+def session(kind: str = "gpu", nic: str | None = "mlx5_{index}", address: bool = True, **options: Any) -> Model:
+    place = "10.{index}.0.{host}" if address else None
+    return session_of("ab", 2, options=options, kind=kind, nic=nic, address=place)
 
 
 @pytest.mark.parametrize("blamed", SUBJECTS, ids=str)
@@ -260,10 +246,10 @@ def test_a_node_of_gpus_has_its_topology_inspected_and_any_other_its_interfaces(
 @pytest.mark.parametrize(
     ("nic", "listed", "command"),
     [
-        ("mlx5_{}", [], "ibstat mlx5_1"),
-        ("bnxt_re{}", [{"ca": "bnxt_re1"}], "ibstat bnxt_re1"),
-        ("bnxt_re{}", [{"ca": "bnxt_re0"}], "ip -s -s link show bnxt_re1"),
-        ("eth{}", [], "ip -s -s link show eth1"),
+        ("mlx5_{index}", [], "ibstat mlx5_1"),
+        ("bnxt_re{index}", [{"ca": "bnxt_re1"}], "ibstat bnxt_re1"),
+        ("bnxt_re{index}", [{"ca": "bnxt_re0"}], "ip -s -s link show bnxt_re1"),
+        ("eth{index}", [], "ip -s -s link show eth1"),
         (None, [], "ip -s link"),
     ],
 )

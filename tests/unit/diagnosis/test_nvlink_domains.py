@@ -8,13 +8,14 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind, Severity
-from fabtui.model.endpoints import ClassKey, Endpoint, PairClass
-from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.endpoints import ClassKey, PairClass
+from fabtui.model.events import InventoryUpdate, Measured, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.healthy import healthy_text
+from tests.conftest import session_of
 
 #: Cluster and clique of each tray; the cluster of one without a domain is "".
 Trays = dict[str, tuple[str, int]]
@@ -35,10 +36,7 @@ def model_of(
     **options: Any,
 ) -> Model:
     """Racks whose trays are joined by NVLink within a domain, and by RDMA elsewhere and where it is asked for."""
-    model = Model()
-    model.apply(SessionStart(nodes=list(trays), time=1.0, options=options))
-    ends = [Endpoint(at, *one, rail=one[1], name="G") for at, one in enumerate(itertools.product(trays, range(GPUS)))]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of(trays, GPUS, rails=True, options=options, name="G")
     for node, tray in trays.items():
         model.apply(InventoryUpdate(node=node, value={"gpus": [{"name": "G"}] * GPUS}, time=1.0))
         own = [{"index": at, "fabric": (gpus or {}).get(f"{node}:{at}", fabric_of(tray))} for at in range(GPUS)]
@@ -46,7 +44,7 @@ def model_of(
         if imex:
             model.apply(ProbeResult(node=node, probe="imex", value={"state": imex.get(node, "READY")}, time=1.0))
     rows = []
-    for at, (a, b) in enumerate(itertools.permutations(map(str, ends), 2)):
+    for at, (a, b) in enumerate(itertools.permutations(map(str, model.endpoints), 2)):
         inside = trays[a[0]] == trays[b[0]] and trays[a[0]][0] and not over_network(a[0], b[0])
         over_nvlink = a[0] == b[0] or inside
         value = (740.0 if over_nvlink else 46.0) * (1 + 0.01 * (at % 3))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,8 @@ from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.export.csv import rows
-from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     CounterDeltas,
-    EndpointsAdded,
     InventoryUpdate,
     Measured,
     NodeGrowth,
@@ -26,13 +25,13 @@ from fabtui.model.events import (
     NodeUpdate,
     PlanUpdate,
     ProbeResult,
-    SessionStart,
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from tests.conftest import session_of
 
 RECORDING = Path(__file__).parents[3] / "tests" / "samples" / "sessions" / "h200x8-lab-2x4-faults.jsonl.gz"
 OK, SLOW, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.TIMEOUT
@@ -42,22 +41,7 @@ Judge = Callable[[str, str], Verdict | float]
 
 def fabric(nodes: str, per_node: int, judge: Judge, world: Verdict | None = OK, kind: str = "gpu") -> Model:
     """A fabric in which ``judge`` returns the result of each pair: a verdict, or a share of the usual value."""
-    model = Model()
-    model.apply(SessionStart(nodes=list(nodes), time=1.0))
-    ends = [
-        Endpoint(
-            at * per_node + index,
-            node,
-            index,
-            kind=kind,
-            rail=index,
-            nic=f"mlx5_{index}",
-            address=f"10.{index}.0.{at + 1}",
-        )
-        for at, node in enumerate(nodes)
-        for index in range(per_node)
-    ]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of(nodes, per_node, rails=True, kind=kind, nic="mlx5_{index}", address="10.{index}.0.{host}")
     model.apply(PlanUpdate(slow_below=0.7, time=1.0))
     for a, b in itertools.permutations(model.endpoints, 2):
         found = judge(str(a), str(b))
@@ -298,10 +282,7 @@ def test_a_survey_goes_in_steps_and_restarts_when_the_model_changed() -> None:
 
 
 def test_hostile_names_stay_words_of_a_shell() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a; rm -rf /", "b"], time=1.0))
-    ends = [Endpoint(at, node, 0, address="10.0.0.1", nic="$(x)") for at, node in enumerate(model.nodes)]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of(["a; rm -rf /", "b"], address="10.0.0.1", nic="$(x)")
     src, dst = (str(end) for end in model.endpoints)
     one = Measurement(Layer.P2P, src, dst, TIMEOUT, None, "GB/s", 8, 2.0, src_addr="0000:00:07.0", dst_addr="-f\n")
     model.apply(Measured(measurements=[one], time=2.0))
@@ -531,15 +512,8 @@ def test_a_slow_nic_is_found_among_values_that_vary_threefold() -> None:
     """
     rows = [line.split() for line in rates.strip().splitlines()]
     names = [row[0] for row in rows]
-    nodes = [f"n{number}" for number in range(4)]
-    model = Model()
-    model.apply(SessionStart(nodes=nodes, time=1.0, options={"probes": ["p2p"]}))
-    ends = [
-        Endpoint(2 * n + r, node, r, kind="cpu", nic=f"eth{r}", rail=r, address=f"10.{r + 1}.0.{n + 1}")
-        for n, node in enumerate(nodes)
-        for r in range(2)
-    ]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    about: dict[str, Any] = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
+    model = session_of(["n0", "n1", "n2", "n3"], 2, rails=True, options={"probes": ["p2p"]}, **about)
     measured = [
         Measurement(Layer.P2P, row[0], name, Verdict.OK, float(rate), "GB/s", 1 << 20, time=2.0, transport="TCP")
         for row in rows

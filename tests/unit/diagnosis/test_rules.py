@@ -44,6 +44,8 @@ def test_every_rule_is_documented(rules: list[Rule[object]]) -> None:
 
 
 class OddLuck(Rule[PairContext]):
+    """Thirteen endpoints or fewer take part."""
+
     id = "FT913"
     name = "odd-luck"
     title = "Few endpoints"

@@ -6,11 +6,11 @@ import pytest
 
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff, Status, session_diff
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.events import InventoryUpdate, Measured, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from tests.conftest import session_of
 from tests.unit.model.cluster import host, inventory, memlock
 
 OK, SLOW, FAILED, TIMEOUT, VAGUE = (Verdict(v) for v in ("ok", "slow", "failed", "timeout", "inconclusive"))
@@ -23,9 +23,7 @@ def one(verdict: Verdict, value: float | None = None, layer: Layer = Layer.P2P, 
 
 
 def session(*measurements: Measurement, probes: dict[str, dict[str, Any]] | None = None) -> Model:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
-    model.apply(EndpointsAdded(endpoints=[Endpoint(n, node, 0) for n, node in enumerate("ab")], time=1.0))
+    model = session_of("ab")
     for node, results in (probes or {}).items():
         model.apply(InventoryUpdate(node=node, value=inventory(), time=1.0))
         for probe, value in results.items():
@@ -133,10 +131,7 @@ def test_facts_are_not_compared_where_a_session_has_none() -> None:
 
 def test_sessions_of_other_endpoints_sizes_and_engines_are_not_comparable() -> None:
     def of(kind: str, name: str, **about: Any) -> Model:
-        model = Model()
-        model.apply(SessionStart(nodes=["a", "b"], time=1.0))
-        ends = [Endpoint(n, node, 0, kind=kind, name=name) for n, node in enumerate("ab")]
-        model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+        model = session_of("ab", kind=kind, name=name)
         model.apply(Measured(measurements=[one(OK, **about)], time=2.0))
         return model
 

@@ -10,14 +10,13 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.pairs.traffic_path import Way, carrier, carriers, in_steps
 from fabtui.export.json import as_json
 from fabtui.model.counter_log import deltas
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, Measured, SessionStart
+from fabtui.model.events import CounterDeltas, InventoryUpdate, Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
 from fabtui.report.document import Shown
 from fabtui.report.summary import summary
 from fabtui_node.probes.counters import Counters
+from tests.conftest import session_of
 
 MIB = 1 << 20
 NCCL_IB = "NET/IB/0/GDRDMA"
@@ -60,10 +59,7 @@ class Fabric:
 
     def __init__(self, root: Path, **about: Any) -> None:
         self.nodes = [Node(root, name, **about) for name in "ab"]
-        self.model = Model()
-        self.model.apply(SessionStart(nodes=["a", "b"], time=0.0))
-        ends = [Endpoint(number, name, 0, kind="gpu") for number, name in enumerate("ab")]
-        self.model.apply(EndpointsAdded(endpoints=ends, time=0.0))
+        self.model = session_of("ab", time=0.0)
         for node in self.nodes:
             self.model.apply(InventoryUpdate(node=node.name, value=node.inventory, time=0.0))
             if node.driver == "mlx5_0":

@@ -9,12 +9,12 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind, Severity
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.events import InventoryUpdate, Measured, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from tests.conftest import session_of
 
 #: Returns the transport of a pair of endpoints (``a:0``).
 Path = Callable[[str, str], str | None]
@@ -31,8 +31,7 @@ def fabric(
     env: dict[str, dict[str, str]] | None = None,
     **options: Any,
 ) -> Model:
-    model = Model()
-    model.apply(SessionStart(nodes=list(nodes), time=1.0, options=options))
+    model = session_of(nodes, per_node, rails=True, options=options)
     for node in nodes:
         state = "Active" if node in rdma else "Down"
         value = {"ib": [{"ca": "mlx5_0", "port": 1, "state": state}], "env": (env or {}).get(node, {})}
@@ -40,9 +39,7 @@ def fabric(
         links = [{"link": 0, "state": "active" if node in nvlinks else "inactive"}]
         gpus = [{"index": index, "links": links} for index in range(per_node)]
         model.apply(ProbeResult(node=node, probe="nvlink", value={"gpus": gpus}, time=1.0))
-    ends = [Endpoint(at, *one, rail=one[1]) for at, one in enumerate(itertools.product(nodes, range(per_node)))]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
-    for a, b in itertools.permutations(map(str, ends), 2):
+    for a, b in itertools.permutations(map(str, model.endpoints), 2):
         speed = 350.0 if a[0] == b[0] else 45.0
         row = Measurement(Layer.P2P, a, b, Verdict.OK, speed, "GB/s", 1 << 28, 2.0, transport=path(a, b))
         model.apply(Measured(measurements=[row], time=2.0))

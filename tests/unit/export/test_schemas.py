@@ -37,7 +37,7 @@ RECORDINGS = sorted((Path(__file__).parents[3] / "tests" / "samples" / "sessions
 HOSTILE = 'n"1\x1b[31m\u202e\ud800</script>'
 #: Objects that may have more than the schema names: what is in them depends on probes, rules, layers and versions.
 OPEN = {"options", "inventory", "looks", "first_looks", "facts", "extra", "counters", "layers", "cluster_info"}
-OPEN |= {"versions", "shares", "rates"}
+OPEN |= {"versions", "shares", "rates", "slurm", "iterations", "settings", "by_node", "logs"}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -48,8 +48,11 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_an_unknown_schema_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["help", "--schema", "job"]) == 2
-    assert "there is no schema 'job'; there are session, preflight, diff, planner, history\n" in capsys.readouterr().err
+    assert entry.main(["help", "--schema", "jobs"]) == 2
+    assert (
+        "there is no schema 'jobs'; there are session, preflight, diff, planner, history, job\n"
+        in capsys.readouterr().err
+    )
 
 
 def validate(name: str, value: Any) -> None:

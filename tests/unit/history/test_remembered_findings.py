@@ -13,11 +13,11 @@ from fabtui.history.entry import add_recordings, entry_of
 from fabtui.history.file import HistoryWriter
 from fabtui.history.query import past_of
 from fabtui.importers.session import replayed
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
+from fabtui.model.events import InventoryUpdate, ProbeResult
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.presentation.findings import title
+from tests.conftest import session_of
 
 DAY = 86400.0
 FAULTS = "h200x4-lab-2x2-faults.jsonl.gz"
@@ -56,16 +56,14 @@ def test_a_finding_knows_since_when_and_how_often(tmp_path: Path, monkeypatch: p
 
 def session(serials: dict[str, str]) -> Model:
     """Return a session of nodes whose cables have these serial numbers; the port of the first node has errors."""
-    model, now = Model(), 1_700_000_000.0
-    model.apply(SessionStart(nodes=list(serials), options={"probes": ["p2p"]}, time=now))
+    now = 1_700_000_000.0
+    model = session_of(serials, rails=True, time=now, options={"probes": ["p2p"]}, kind="gpu", nic="mlx5_0")
     for at, (node, serial) in enumerate(serials.items()):
         port = {"ca": "mlx5_0", "port": 1, "state": "Active", "guid": f"0x{node}", "netdev": "eth0"}
         counted = {**port, "link_layer": "Ethernet", "errors": {} if at else {"symbol_error": 900}, "saturated": []}
         value = {"ports": [counted], "nics": [{"interface": "eth0", "module": {"serial": serial}}]}
         model.apply(InventoryUpdate(node=node, value={"ib": [port]}, time=now))
         model.apply(ProbeResult(node=node, probe="rdma", value=value, time=now))
-    ends = [Endpoint(at, node, 0, kind="gpu", rail=0, nic="mlx5_0") for at, node in enumerate(serials)]
-    model.apply(EndpointsAdded(endpoints=ends, time=now))
     return model
 
 

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from fabtui.model.baseline import Baseline, change
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart, Watching
+from fabtui.model.events import Measured, PhaseStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 OK, SLOW, FAILED, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT
 
@@ -57,10 +57,7 @@ def test_of_several_sizes_and_attempts_the_latest_of_the_largest_counts_and_arms
 
 
 def test_the_layer_of_the_model_reads_it() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=0.0))
-    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
-    model.apply(EndpointsAdded(endpoints=ends, time=0.0))
+    model = session_of("ab", time=0.0)
     model.apply(Measured(measurements=[one(OK, 25.0)], time=1.0))
     assert model.change(0, 1) is None
     assert model.cell(Layer.CHANGE, 0, 1).verdict is OK, "without a baseline it is what p2p is"
@@ -76,15 +73,8 @@ def sweep(model: Model, phase: str, start: float, *measured: Measurement) -> Non
         model.apply(Measured(measurements=[replace(measurement, time=start + at)], time=start + at))
 
 
-def two_nodes() -> Model:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=0.0))
-    model.apply(EndpointsAdded(endpoints=[Endpoint(n, node, 0) for n, node in enumerate("ab")], time=0.0))
-    return model
-
-
 def test_without_a_baseline_the_previous_sweep_counts() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     # A retest and watching are not sweeps.
     sweep(model, "p2p", 10.0, one(OK, 60.0), one(OK, 50.0))
     sweep(model, "re-test", 20.0, one(OK, 40.0))
@@ -106,7 +96,7 @@ def test_without_a_baseline_the_previous_sweep_counts() -> None:
 
 
 def test_while_watching_the_sweep_before_it_counts() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     model.apply(Watching(on=True, time=5.0))
     sweep(model, "p2p", 10.0, one(OK, 40.0))
     assert not model.comparable, "asked for during the first sweep, it begins after it"
@@ -125,7 +115,7 @@ def test_while_watching_the_sweep_before_it_counts() -> None:
 
 
 def test_a_sweep_of_several_sizes_compares_the_largest_with_the_same() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     sizes = [one(OK, 1.0, bytes=8), one(OK, 50.0)]
     sweep(model, "p2p", 10.0, *sizes)
     sweep(model, "p2p", 20.0, *sizes)
@@ -137,7 +127,7 @@ def test_a_sweep_of_several_sizes_compares_the_largest_with_the_same() -> None:
 
 
 def test_where_only_world_is_tested_world_is_compared() -> None:
-    model = two_nodes()
+    model = session_of("ab", time=0.0)
     for start, value in ((10.0, 50.0), (20.0, 100.0)):
         sweep(model, "world", start, replace(one(OK, value), layer=Layer.WORLD))
     assert model.compared_layer is Layer.WORLD

@@ -14,11 +14,11 @@ from fabtui.model.counter_log import (
     is_error,
     meaning_of_counter,
 )
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, Measured, PairsStarted, PhaseStart, SessionStart
+from fabtui.model.events import CounterDeltas, Measured, PairsStarted, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 
 def value(**counts: int) -> dict[str, Any]:
@@ -173,11 +173,7 @@ def test_a_hostile_recording_is_kept_within_bounds() -> None:
 
 
 def _model() -> Model:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b", "c"], time=0.0))
-    endpoints = [Endpoint(n, name, 0, kind="gpu") for n, name in enumerate("abc")]
-    model.apply(EndpointsAdded(endpoints=endpoints))
-    return model
+    return session_of("abc", time=0.0)
 
 
 def _counted(model: Model, node: str, since: float, until: float, count: int) -> None:

@@ -1,12 +1,11 @@
 import pytest
 
 from fabtui.model.class_statistics import ATTEMPTS, flapping, turns
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
+from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_results import MOST_ATTEMPTS
-from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 _LETTERS = {
     "o": Verdict.OK,
@@ -50,10 +49,7 @@ def test_it_stops_to_flap_when_it_was_steady_for_long() -> None:
 
 
 def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
-    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of("ab")
     sizes = [8, 1 << 20, *[1 << 28] * 500]
     for at, size in enumerate(sizes):
         one = Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, 40.0, "GB/s", size, 2.0 + at, attempts=at, raw="x" * 99)
@@ -70,14 +66,13 @@ def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None
 
 
 def test_what_turned_around_a_limit_that_proved_wrong_does_not_flap() -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
-    ends = [Endpoint(at, "ab"[at // 3], at % 3, rail=0) for at in range(6)]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of("ab", 3)
 
     def add(src: int, dst: int, *values: float) -> None:
         for value in values:
-            one = Measurement(Layer.P2P, str(ends[src]), str(ends[dst]), Verdict.OK, value, "GB/s", 1 << 28)
+            one = Measurement(
+                Layer.P2P, str(model.endpoints[src]), str(model.endpoints[dst]), Verdict.OK, value, "GB/s", 1 << 28
+            )
             model.apply(Measured(measurements=[one], time=2.0))
 
     pairs = [(a, b) for a in range(3) for b in range(3, 6)]

@@ -3,14 +3,14 @@
 import gc
 import itertools
 import tracemalloc
+from typing import Any
 
 import pytest
 
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, LogEntry, Measured, PhaseStart, SessionStart, Watching
+from fabtui.model.events import CounterDeltas, LogEntry, Measured, PhaseStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 NODES, RAILS = 4, 2
 #: Maximum size of all histories of such a session (bytes).
@@ -19,16 +19,10 @@ MOST = 3.5e6
 
 class Watched:
     def __init__(self) -> None:
-        self.model, self.now = Model(), 1.0
-        names = [f"n{number}" for number in range(NODES)]
-        ends = [
-            Endpoint(RAILS * n + r, name, r, kind="cpu", nic=f"eth{r}", rail=r, address=f"10.{r + 1}.0.{n + 1}")
-            for n, name in enumerate(names)
-            for r in range(RAILS)
-        ]
-        self.model.apply(SessionStart(nodes=names, options={"probes": ["p2p"]}, time=1.0))
-        self.model.apply(EndpointsAdded(endpoints=ends, time=1.0))
-        self.names, self.pairs = names, list(itertools.permutations(map(str, ends), 2))
+        self.names, self.now = [f"n{number}" for number in range(NODES)], 1.0
+        about: dict[str, Any] = {"kind": "cpu", "nic": "eth{index}", "address": "10.{index}.0.{host}"}
+        self.model = session_of(self.names, RAILS, rails=True, options={"probes": ["p2p"]}, **about)
+        self.pairs = list(itertools.permutations(map(str, self.model.endpoints), 2))
 
     def measure(self, attempt: int) -> None:
         """Test all pairs; of three, one fails each time."""

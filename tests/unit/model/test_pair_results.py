@@ -10,12 +10,13 @@ import pytest
 
 from fabtui.model.address_log import AddressLog
 from fabtui.model.class_statistics import ATTEMPTS, flapping, lasting, reference_of
-from fabtui.model.endpoints import Endpoint, PairClass
-from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.endpoints import PairClass
+from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import MOST_ATTEMPTS
 from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 OK, SLOW, FAILED = Verdict.OK, Verdict.SLOW, Verdict.FAILED
 LARGE = 1 << 28
@@ -23,9 +24,7 @@ LARGE = 1 << 28
 
 def session(*rows: Measurement) -> Model:
     """Four nodes of one endpoint; pairs other than a and b have 45 GB/s."""
-    model = Model()
-    model.apply(SessionStart(nodes=list("abcd"), time=1.0))
-    model.apply(EndpointsAdded([Endpoint(at, node, 0) for at, node in enumerate("abcd")], time=1.0))
+    model = session_of("abcd")
     usual = [one(45.0, src=f"{s}:0", dst=f"{d}:0") for s in "abcd" for d in "cd" if s != d]
     for row in (*usual, *rows):
         model.apply(Measured(measurements=[row], time=row.time))

@@ -6,12 +6,12 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose, search
 from fabtui.diagnosis.pairs.tally import Survey, Tally
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
+from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.conftest import session_of
 
 RECORDINGS = Path(__file__).parents[3] / "tests" / "samples" / "sessions"
 H200 = RECORDINGS / "h200x8-lab-2x4-faults.jsonl.gz"
@@ -22,12 +22,7 @@ def tally(model: Model) -> Tally:
 
 
 def session(phase: str = "p2p") -> Model:
-    model = Model()
-    options = {"probes": ["p2p"], "layers": ["world", "p2p"]}
-    model.apply(SessionStart(nodes=["a", "b"], options=options, version="1", time=1.0))
-    model.apply(
-        EndpointsAdded(endpoints=[Endpoint(n, "ab"[n // 2], n % 2, "cpu") for n in range(4)], notes={}, time=1.0)
-    )
+    model = session_of("ab", 2, options={"probes": ["p2p"], "layers": ["world", "p2p"]}, kind="cpu")
     model.apply(PhaseStart(name=phase, total=12, time=2.0))
     return model
 

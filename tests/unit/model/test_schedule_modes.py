@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.schedule import MODES, Dispatcher, each_round, mode_for, pairs_for
+from fabtui.model.schedule import MODES, Dispatcher, PairSet, cover, each_round, mode_for, pairs_for, suspect_pairs
 
 
 def _ends(nodes: int, each: int) -> list[Endpoint]:
@@ -28,10 +28,44 @@ def test_pairs_are_distinct_and_every_endpoint_and_node_pair_is_touched(nodes: i
 
 def test_the_default_tests_all_pairs_until_there_are_too_many() -> None:
     assert mode_for("auto", 16) == "full"
-    assert mode_for("auto", 128) == "sampled"
+    assert mode_for("auto", 128) == "full"
+    assert mode_for("auto", 129) == "adaptive"
     assert mode_for("full", 1024) == "full"
     assert len(pairs_for("full", _ends(2, 8))) == 120
     assert len(pairs_for("sampled", _ends(16, 8))) == 16 * 28 + 120 * 8 * 2
+
+
+def test_an_adaptive_sweep_has_rings_and_permutations_over_rails_and_leaves() -> None:
+    ends = _ends(16, 8)
+    leaves = {end.number: f"leaf {end.number // 8 % 4}" for end in ends}
+    pairs = list(pairs_for("adaptive", ends, leaves=leaves))
+    assert set(pairs_for("quick", ends)) <= {*pairs, *((b, a) for a, b in pairs)}
+    assert len(pairs) <= 4 * len(ends)
+    between = [(a, b) for a, b in pairs if ends[a].node != ends[b].node]
+    for kind in (
+        {end for a, b in between if ends[a].index == ends[b].index and leaves[a] != leaves[b] for end in (a, b)},
+        {end for a, b in between if ends[a].index != ends[b].index for end in (a, b)},
+    ):
+        assert kind == set(range(len(ends))), "each endpoint crosses leaves, and rails"
+    phases, used = 1, set[int]()
+    for a, b in pairs:
+        if used & {a, b}:
+            phases, used = phases + 1, set()
+        used |= {a, b}
+    assert phases <= 12, "phases of disjoint pairs"
+
+
+def test_suspects_meet_each_other_and_healthy_endpoints() -> None:
+    ends = _ends(16, 8)
+    tested = PairSet(pairs_for("adaptive", ends))
+    bad = [pair for pair in tested if 40 in pair or 41 in pair]
+    more = suspect_pairs(bad, ends, tested)
+    assert cover(bad) in ([40, 41], [41, 40])
+    assert not set(more) & set(tested)
+    assert all({40, 41} & {a, b} for a, b in more)
+    assert 2 <= len(more) <= 9
+    many = [(n, n + 128) for n in range(100)]
+    assert not suspect_pairs(many, _ends(64, 8), PairSet(many)), "more than that have a common cause"
 
 
 def test_sampling_crosses_rails() -> None:
@@ -41,7 +75,7 @@ def test_sampling_crosses_rails() -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="quick, sampled, full"):
+    with pytest.raises(ValueError, match="quick, adaptive, sampled, full"):
         pairs_for("most", _ends(1, 2))
 
 

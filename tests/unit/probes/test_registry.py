@@ -21,7 +21,7 @@ def test_the_names() -> None:
     )
     assert list(registry.TESTS) == ["p2p", "all_reduce"]
     assert set(registry.PREFLIGHT) <= set(registry.DEFAULT)
-    assert registry.OPTIONAL == ("iperf3", "perftest", "storage")
+    assert registry.OPTIONAL == ("hostlink", "iperf3", "perftest", "storage")
 
 
 @pytest.mark.parametrize("entry", [*registry.PROBES.values(), *registry.TESTS.values()], ids=lambda entry: entry.name)

@@ -2,15 +2,21 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.job.who_is_behind import JobPlace, RankStack, stack_tree
+from fabtui.session.running_job import stack_tool
+from fabtui.session.running_job.inquiry import Reply
 from fabtui_node.probes.job import evidence
-from fabtui_node.system import job_processes, run_command
+from fabtui_node.system import job_processes, run_command, sent_program
 
 from .test_ras_client import process
 
@@ -144,7 +150,109 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
     script.write_text(
         "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n"
     )
-    assert str(found(rank)["problem"]).startswith("py-spy: Error: Permission Denied")
+    assert str(found(rank)["problem"]).startswith("py-spy: ")
+
+
+@pytest.mark.parametrize(
+    ("scope", "bound", "user", "expected"),
+    [
+        ("1", "1ffffffffff", 1000, ("kernel.yama.ptrace_scope is 1", "sudo sysctl kernel.yama.ptrace_scope=0")),
+        ("0", "a80425fb", 1000, ("the container lacks SYS_PTRACE", "")),
+        ("1", "1ffffffffff", 0, None),
+    ],
+)
+def test_why_the_kernel_refuses(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scope: str,
+    bound: str,
+    user: int,
+    expected: tuple[str, str] | None,
+) -> None:
+    (tmp_path / "sys/kernel/yama").mkdir(parents=True)
+    (tmp_path / "sys/kernel/yama/ptrace_scope").write_text(scope)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/status").write_text(f"Name:\tpython3\nCapBnd:\t{bound:0>16}\n")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    refusal = evidence._refusal(str(tmp_path))
+    if expected is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert expected[0] in refusal[0]
+        assert refusal[1] == expected[1]
+
+
+class Node:
+    """A node that answers the probe ``stacks`` in this process."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ask(self, args: dict[str, Any]) -> Reply:
+        self.asked.append(next(iter(args), ""))
+        return Reply("n0", evidence.run_stacks(args, lambda _: None, 20.0), [])
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A node without tools, and the folder of the programs of fabtui's own environment."""
+    monkeypatch.setattr(run_command, "find", lambda *_, **__: None)
+    monkeypatch.setattr(sent_program, "_files", [])
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    for cached in (stack_tool._program, stack_tool.machine, stack_tool._pieces):
+        cached.cache_clear()
+    return tmp_path
+
+
+async def test_the_py_spy_of_fabtui_is_sent_to_a_node_without_one(rank: int, bare: Path) -> None:
+    program = shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("py-spy is not installed")
+    (bare / "py-spy").symlink_to(program)
+    node = Node()
+    reply = await stack_tool.stacks(node.ask)
+    assert node.asked[0] == "offers"
+    assert set(node.asked[1:]) == {"piece"}
+    (row,) = [one for one in (reply.value or {})["ranks"] if one["pid"] == rank]
+    assert (row["frames"][0]["name"], row["by"], row["sent"]) == ("<module>", "py-spy", True), row
+    # It is sent once, and lies on no disk.
+    await stack_tool.stacks(node.ask)
+    assert node.asked.count("offers") == 2
+    assert node.asked[-1] == "offers"
+    assert os.readlink(str(sent_program.path())).startswith("/memfd:")
+
+
+async def test_a_node_of_another_kind_is_sent_nothing(rank: int, bare: Path) -> None:
+    """The file is an ELF program for a processor that is not this one."""
+    machine = 183 if os.uname().machine == "x86_64" else 62
+    (bare / "py-spy").write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little"))
+    node = Node()
+    reply = await stack_tool.stacks(node.ask)
+    (row,) = [one for one in (reply.value or {})["ranks"] if one["pid"] == rank]
+    assert node.asked == ["offers"]
+    assert row["problem"].endswith(f"that of fabtui is for {stack_tool.machine()}, this node is {os.uname().machine}")
+
+
+def test_stacks_are_one_tree() -> None:
+    outer = ("main (train.py:9)", "<module> (train.py:20)")
+    rows = [
+        RankStack(JobPlace(0), ("wait (d.py:3)", "reduce (d.py:7)", *outer), "running"),
+        RankStack(JobPlace(1), ("load (data.py:4)", *outer), "sleeping"),
+        RankStack(JobPlace(2), ("wait (d.py:3)", "reduce (d.py:7)", *outer), "running"),
+        RankStack(JobPlace(3), ("wait (d.py:5)", "reduce (d.py:7)", *outer), "running"),
+        RankStack(JobPlace(4), (), "stopped"),
+    ]
+    tree = stack_tree(rows)
+    assert [line for branch in tree for line in branch.lines()] == [
+        "1:[4] stopped",
+        "4:[0-3] <module> (train.py:20) > main (train.py:9)",
+        "  1:[1] load (data.py:4) > sleeping",
+        "  3:[0,2-3] reduce (d.py:7)",
+        "    1:[3] wait (d.py:5) > running",
+        "    2:[0,2] wait (d.py:3) > running",
+    ]
+    assert tree[1].lines(None) == ["4:[0-3] <module> (train.py:20)", "  main (train.py:9)"]
 
 
 def test_bytes_of_files() -> None:

@@ -84,7 +84,7 @@ def test_nothing_but_regular_files_is_opened(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ValueError, match="is empty"):
         run(empty)
     monkeypatch.setattr(os, "open", lambda *args: pytest.fail("opened"))
-    for path, what in ((fifo, "a FIFO"), (link, "a character device"), (tmp_path, "a folder")):
+    for path, what in ((fifo, "a FIFO"), (link, "a character device")):
         with pytest.raises(ValueError, match=f"is {what}; only regular files are read"):
             run(path)
     with pytest.raises(FileNotFoundError):
@@ -96,3 +96,19 @@ def test_the_file_system_is_that_of_the_longest_mount_point() -> None:
     assert storage.filesystem_of("/scratch/my data/a", MOUNTS) == "nfs4 server:/export"
     assert storage.filesystem_of("/scratchy", MOUNTS) == "ext4 /dev/sda1"
     assert storage.filesystem_of("/a", "") is None
+
+
+def test_small_files_of_a_folder_are_read_and_nothing_is_written(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number % 4}").mkdir(exist_ok=True)
+        (tmp_path / f"{number % 4}" / f"{number}.bin").write_bytes(b"x" * 4096)
+    (tmp_path / "link").symlink_to("/dev/zero")
+    before = sorted(path.as_posix() for path in tmp_path.rglob("*"))
+    value = storage.run({"path": str(tmp_path), "bytes": 1 << 30, "seconds": 0.2, "share": 0.5}, None, 5.0)
+    assert value["files"] == 40
+    assert value["ops_s"] > 10
+    assert value["bytes"] % 4096 == 0
+    assert value["how"] == "small files at random"
+    assert sorted(path.as_posix() for path in tmp_path.rglob("*")) == before
+    with pytest.raises(ValueError, match="has 10 small files; 16 are needed"):
+        storage.run({"path": str(tmp_path / "1"), "bytes": 1 << 30, "seconds": 0.2}, None, 5.0)

@@ -1,32 +1,29 @@
 """Text of ``fabtui diff``: folded nodes, capped, one table per status."""
 
+import itertools
+
 from fabtui.diagnosis.session_diff import session_diff
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import ASCII
 from fabtui.report.session_diff import diff_text, session_text
+from tests.conftest import session_of
 
 NODES = [f"n{number:03}" for number in range(6)]
 
 
 def fabric(bad: dict[tuple[str, str], float] | None = None, note: str = "", size: int = 1 << 28) -> Model:
     """Six nodes with two endpoints each; ``bad`` has the values of pairs by the beginnings of their ends."""
-    model = Model()
-    model.apply(SessionStart(nodes=NODES, time=1.0))
-    ends = [Endpoint(2 * at + index, node, index) for at, node in enumerate(NODES) for index in range(2)]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
-    for a in map(str, ends):
-        for b in map(str, ends):
-            if a != b:
-                keys = [v for (src, dst), v in (bad or {}).items() if a.startswith(src) and b.startswith(dst)]
-                value = keys[0] if keys else 50.0
-                verdict = Verdict.OK if value else Verdict.FAILED
-                error = None if value else f"no route{note}"
-                one = Measurement(Layer.P2P, a, b, verdict, value or None, "GB/s", size, 2.0, error=error)
-                model.apply(Measured(measurements=[one], time=2.0))
+    model = session_of(NODES, 2)
+    for a, b in itertools.permutations(map(str, model.endpoints), 2):
+        keys = [v for (src, dst), v in (bad or {}).items() if a.startswith(src) and b.startswith(dst)]
+        value = keys[0] if keys else 50.0
+        verdict = Verdict.OK if value else Verdict.FAILED
+        error = None if value else f"no route{note}"
+        one = Measurement(Layer.P2P, a, b, verdict, value or None, "GB/s", size, 2.0, error=error)
+        model.apply(Measured(measurements=[one], time=2.0))
     return model
 
 

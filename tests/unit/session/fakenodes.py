@@ -58,6 +58,7 @@ class Script:
         cut: Unordered pairs of ranks (lower first) that cannot connect to each other.
         corrupt: In how many tests, the first ones, the data of ordered pairs of ranks is wrong.
         drivers: Nodes that report at once that a driver of GPUs is loaded.
+        slow_together: Sets of ranks: a collective over all of one takes ten times as long.
         most: Largest message (bytes) that collectives and the world send, as over slow links.
     """
 
@@ -97,6 +98,7 @@ class Script:
     cut: set[tuple[int, int]] = field(default_factory=set)
     corrupt: dict[tuple[int, int], int] = field(default_factory=dict)
     drivers: set[str] = field(default_factory=set)
+    slow_together: list[set[int]] = field(default_factory=list)
     most: int = 1 << 40
 
 
@@ -283,10 +285,11 @@ class FakeLink(Link):
             self._say(op="alive", n=m["n"])
         elif op == "collective":
             error = SHARP_ERROR if self.node in self.script.sharp and "NCCL_NVLS_ENABLE" not in self.envs[-1] else None
+            slower = 10 if any(slow <= set(m["ranks"]) for slow in self.script.slow_together) else 1
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
                     tested = min(size, self.script.most)
-                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": tested / 1e9}
+                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": slower * tested / 1e9}
                     done |= {"tested": tested, "sent": tested}
                     self._say(op="reduced", id=m["id"], rank=rank, bytes=size, **done)
                 self._say(op="free", id=m["id"], rank=rank)

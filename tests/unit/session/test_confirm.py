@@ -8,8 +8,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.experiment import planned
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
@@ -17,6 +16,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json
 from fabtui.session import sweep
 from fabtui.session.measure.retest import retest
+from tests.conftest import session_of
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import feed_of, p2p_of, run
 
@@ -87,10 +87,8 @@ async def test_nvlink_sharp_is_switched_off_for_the_collective_that_fails(tmp_pa
 
 @pytest.mark.parametrize("again", [1.0, 10.0])
 def test_the_path_of_a_slow_pair_is_blamed_after_one_more_test(again: float) -> None:
-    model = Model()
-    model.apply(SessionStart(nodes=list("abcde"), time=1.0))
-    ends = [Endpoint(at, node, 0, kind="cpu", rail=0, address=f"10.0.0.{at + 1}") for at, node in enumerate("abcde")]
-    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model = session_of("abcde", rails=True, kind="cpu", address="10.0.0.{host}")
+    ends = model.endpoints
     tested: list[list[tuple[int, int]]] = []
 
     def measured(pairs: list[tuple[int, int]], value: float) -> None:

@@ -222,3 +222,13 @@ async def test_a_link_to_a_log_is_not_read_twice(tmp_path: Path, slurm: list[str
     report = await JobMonitor(JobQuery("12", (str(tmp_path), f"{tmp_path}/n061.err"))).refresh()
     (file,) = report.facts.logs.files.values()
     assert (file.node, file.errors.count) == ("n061", 1)
+
+
+async def test_a_full_file_system_of_the_logs_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "n060.err").write_text("RuntimeError: CUDA error: invalid device\n")
+    free = os.statvfs(tmp_path)
+    full = SimpleNamespace(f_blocks=free.f_blocks, f_bavail=0, f_files=free.f_files, f_favail=free.f_favail)
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    report = await JobMonitor(JobQuery("", (str(tmp_path),))).refresh()
+    assert [one.rule.id for one in report.findings] == ["J14", "J04"]
+    assert report.findings[0].facts["text"].startswith(f"no space is left for logs in {tmp_path}")

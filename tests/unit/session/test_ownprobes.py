@@ -387,7 +387,7 @@ async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypat
 
 async def test_they_travel_with_the_probes() -> None:
     cargo = Cargo(payload.ENTRY, None, (("fabtui_own.x", "y = 1"),))
-    pieces = protocol.Decoder(pieces=True).feed(b"".join(await cargo.pieces("looks")))
+    pieces = protocol.Decoder(pieces=True).feed(b"".join(await cargo.pieces("own", set())))
     modules = json.loads(zlib.decompress(b"".join(piece["piece"] for piece in pieces)))
     assert modules["fabtui_own.x"] == "y = 1"
     assert "fabtui_node.probes.user_probe" in modules

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, Measured, SessionEnd, SessionStart, Watching
+from fabtui.model.events import CounterDeltas, Measured, SessionEnd, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
@@ -20,16 +20,14 @@ from fabtui.session.measure import measurement_runner
 from fabtui.session.measure.measurement_runner import shared_deadline
 from fabtui.session.node_client import NodeClient
 from fabtui.session.watch import RankHostReplacement, Round, is_suspect, rate_for
+from tests.conftest import session_of
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import p2p_of, played, until
 
 
 def _model(count: int, **bad: Any) -> Model:
     """A model of endpoints on one node, whose pairs were all tested, each a second after the one before."""
-    model = Model()
-    model.apply(SessionStart(nodes=["a"], time=0.0))
-    ends = [Endpoint(n, "a", n) for n in range(count)]
-    model.apply(EndpointsAdded(endpoints=ends, time=0.0))
+    model = session_of("a", count, time=0.0)
     at = 0.0
     for a in range(count):
         for b in range(count):

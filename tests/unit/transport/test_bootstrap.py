@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.transport import payload as bootstrap
+from fabtui_node.registry import PROBES
 from fabtui_node.runtime.bootloader import INPUT_TAKEN
 
 MODULES = {
@@ -61,7 +62,7 @@ def test_everything_a_node_needs_is_sent() -> None:
     if here.is_dir():
         for file in here.rglob("*.py"):
             name = ".".join(("fabtui_node", *file.relative_to(here).with_suffix("").parts)).removesuffix(".__init__")
-            assert modules[name] == file.read_text()
+            assert modules[name] == bootstrap.lean(file.read_text())
     assert {"fabtui_node", "fabtui_node.runtime.bootloader", "fabtui_node.ranks", "pynvml"} <= set(modules)
     # Nothing of the login side goes to a node, neither its modules nor its packages, such as msgspec.
     assert {name.partition(".")[0] for name in modules} == {"fabtui_node", "pynvml"}
@@ -90,14 +91,12 @@ def imported_by(source: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_no_part_imports_what_comes_with_another() -> None:
-    for name, source in bootstrap.node_modules().items():
-        for other in imported_by(source):
-            assert bootstrap.part_of(other) in (None, bootstrap.part_of(name)), f"{name} imports {other}"
-    assert bootstrap.part_of("fabtui_node.probes.inventory") == bootstrap.part_of("fabtui_own.mine") == "looks"
-    assert bootstrap.part_of("fabtui_node.ranks.rank_host") == "ranks"
-    first = {name for name in bootstrap.node_modules() if bootstrap.part_of(name) is None}
-    assert first == set(bootstrap.first_modules())
+def test_what_a_part_imports_comes_with_it() -> None:
+    cargo, first = bootstrap.Cargo(bootstrap.ENTRY, None, ()), bootstrap.first_modules().keys()
+    for part in (*PROBES, "ranks"):
+        modules = cargo.modules(part) | first
+        for name in modules:
+            assert imported_by(bootstrap.node_modules()[name]) <= modules, f"{part}: {name}"
 
 
 def test_bytes_that_come_one_by_one_are_waited_for() -> None:

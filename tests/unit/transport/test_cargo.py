@@ -1,10 +1,10 @@
 """Parts that follow the payload: packed once and sent ahead of the first message that needs them."""
 
+import ast
 import asyncio
 import itertools
 import json
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -86,7 +86,7 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
     pipe = SlowPipe()
     link = await start(pipe)
     await link.send({"t": "kill"})
-    await asyncio.gather(*(link.send({"t": "probe", "id": number}) for number in range(3)))
+    await asyncio.gather(*(link.send({"t": "probe", "name": "own", "id": number}) for number in range(3)))
     await link.send({"t": "spawn", "argv": None})
     await link.send({"t": "rank", "m": {}})
     await link.send({"t": "spawn", "argv": None})
@@ -96,8 +96,10 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
     ]
     probes, ranks = pipe.modules()
     assert probes["fabtui_own.x"] == "y = 1"
-    assert {**payload.first_modules(), **probes, **ranks} == {**payload.node_modules(), "fabtui_own.x": "y = 1"}
+    assert {"fabtui_node.registry", "fabtui_node.probes.user_probe"} < probes.keys()
     assert not {"fabtui_node.ranks.rank_host", "fabtui_node.runtime.supervisor"} & set(probes)
+    # Each module once.
+    assert not (probes.keys() | payload.first_modules().keys()) & ranks.keys()
     assert all(len(message["piece"]) <= PIECE for message in pipe.taken if message["t"] == "modules")
     await link.close()
 
@@ -107,7 +109,7 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
 async def test_a_rank_host_waits_for_no_probes(kind: str) -> None:
     pipe = SlowPipe(0.001)
     link = await start(pipe)
-    await asyncio.gather(link.send({"t": kind}), link.send({"t": "probe", "id": 1}))
+    await asyncio.gather(link.send({"t": kind}), link.send({"t": "probe", "name": "inventory", "id": 1}))
     assert [name for name, _ in itertools.groupby(pipe.kinds()) if name != "modules"] == [kind, "probe"]
     ranks, probes = pipe.modules()
     assert "fabtui_node.ranks.rank_host" in ranks
@@ -118,10 +120,10 @@ async def test_a_rank_host_waits_for_no_probes(kind: str) -> None:
 async def test_heartbeats_pass_between_the_pieces() -> None:
     pipe = SlowPipe(0.02)
     link = await start(pipe, Limits(heartbeat=0.01, send=5.0))
-    await link.send({"t": "probe", "id": 1})
+    await link.send({"t": "probe", "name": "inventory", "id": 1})
     kinds = [message["t"] for message in pipe.taken]
     pieces = [number for number, kind in enumerate(kinds) if kind == "modules"]
-    assert len(pieces) > 3
+    assert len(pieces) > 2
     assert "hb" in kinds[pieces[0] : pieces[-1]]
     await link.close()
 
@@ -129,8 +131,8 @@ async def test_heartbeats_pass_between_the_pieces() -> None:
 async def test_a_sender_that_gives_up_leaves_the_others_what_they_need() -> None:
     pipe = SlowPipe(0.02)
     link = await start(pipe)
-    first = asyncio.create_task(link.send({"t": "probe", "id": 1}))
-    second = asyncio.create_task(link.send({"t": "probe", "id": 2}))
+    first = asyncio.create_task(link.send({"t": "probe", "name": "inventory", "id": 1}))
+    second = asyncio.create_task(link.send({"t": "probe", "name": "inventory", "id": 2}))
     await pipe.begun.wait()
     first.cancel()
     await second
@@ -142,7 +144,7 @@ async def test_a_sender_that_gives_up_leaves_the_others_what_they_need() -> None
 async def test_a_link_that_breaks_on_the_way_is_lost() -> None:
     pipe = SlowPipe(0.01)
     link = await start(pipe)
-    sending = [asyncio.create_task(link.send({"t": "probe", "id": number})) for number in range(2)]
+    sending = [asyncio.create_task(link.send({"t": "probe", "name": "inventory", "id": number})) for number in range(2)]
     await pipe.begun.wait()
     pipe.broken = True
     pipe.write_eof()
@@ -157,38 +159,62 @@ async def test_a_broken_installation_is_reported(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(payload, "node_modules", gone)
     link = await start(SlowPipe())
     with pytest.raises(LinkLost, match="installation is incomplete: no node side sources"):
-        await link.send({"t": "probe", "id": 1})
+        await link.send({"t": "probe", "name": "inventory", "id": 1})
     await link.close()
 
 
 async def test_whoever_brings_modules_sends_nothing_else() -> None:
     pipe = SlowPipe()
     link = await start(pipe, modules={"entry": ""})
-    await link.send({"t": "probe", "id": 1})
+    await link.send({"t": "probe", "name": "inventory", "id": 1})
     assert pipe.kinds() == ["probe"]
     await link.close()
 
 
 async def test_everything_is_packed_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     count: list[str] = []
-    first, later = payload.first_modules, payload.node_modules
+    first = payload.first_modules
 
     def counted_first() -> dict[str, str]:
         count.append("first")
         return first()
 
-    def counted_later() -> Mapping[str, str]:
-        count.append("part")
-        return later()
-
     monkeypatch.setattr(payload, "first_modules", counted_first)
-    monkeypatch.setattr(payload, "node_modules", counted_later)
     shared = Cargo(payload.ENTRY, None, ())
     payloads = await asyncio.gather(*(shared.payload({"node": str(number)}) for number in range(64)))
-    await asyncio.gather(*(shared.pieces("looks") for _ in range(64)))
     assert len(set(payloads)) == 64
-    await asyncio.gather(*(shared.pieces("ranks") for _ in range(64)))
-    assert count == ["first", "part", "part"]
+    for part in ("inventory", "ranks"):
+        packed = await asyncio.gather(*(shared.pieces(part, set()) for _ in range(64)))
+        assert all(pieces is packed[0] for pieces in packed)
+    assert count == ["first"]
+    await shared.close()
+
+
+def test_sources_lose_comments_and_docstrings_and_nothing_else() -> None:
+    def code(source: str) -> str:
+        tree = ast.parse(source)
+        for part in ast.walk(tree):
+            body = getattr(part, "body", None)
+            first = body[0] if isinstance(body, list) and body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                del body[0]
+        return ast.dump(tree)
+
+    lean = payload.node_modules()
+    for path in payload._FOLDER.rglob("*.py"):
+        source = path.read_text()
+        parts = path.relative_to(payload._FOLDER.parent).with_suffix("").parts
+        kept = lean[".".join(parts).removesuffix(".__init__")]
+        assert kept.count("\n") == source.count("\n")
+        assert code(kept) == code(source), path
+
+
+async def test_a_large_session_sends_a_node_little() -> None:
+    shared, sent = Cargo(payload.ENTRY, None, ()), set[str]()
+    size = len(await shared.payload({}))
+    for part in ("inventory", "clock", "ranks"):
+        size += sum(map(len, await shared.pieces(part, sent)))
+    assert size < 150_000
     await shared.close()
 
 

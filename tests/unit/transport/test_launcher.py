@@ -1,15 +1,19 @@
 """Command lines, environment and errors of srun and other launchers."""
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 
+from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.nodeset import check_name
 from fabtui.transport.byte_pipe import Ending
 from fabtui.transport.connector import Connector, ConnectorOptions
 from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words, via_words
 from fabtui.transport.registry import command_on_node
+from fabtui.transport.starters import STARTERS, StartCall
 
 
 def test_srun_gets_placement_options_and_command() -> None:
@@ -17,6 +21,36 @@ def test_srun_gets_placement_options_and_command() -> None:
     assert words[:3] == ["srun", "--jobid=12", "--nodelist=n060"]
     assert {"--overlap", "--input=0", "--mpi=none", "--immediate=10"} <= set(words)
     assert words[-4:] == ["--", "/bin/sh", "-c", "true"]
+
+
+CALL = StartCall(["n1", "n3"], ["/bin/sh", "-c", 'exec "x"'], "secret 1 2 a", "00ff00ff", 9.6, ("--jobid=12",))
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "words"),
+    [
+        ("srun", CALL, "srun --jobid=12 --nodelist=n[1,3] --nodes=2 --ntasks=2 --ntasks-per-node=1 --input=none"),
+        ("flux", CALL._replace(brokers={"n1": 4, "n3": 2}), "flux exec --rank=2,4 --noinput --label-io --dir=/"),
+        ("flux", CALL, "flux run --nodes=2 --ntasks=2 --requires=hosts:n[1,3] --label-io --setopt=exit-timeout=none"),
+        ("mpirun", CALL, "mpirun --host n1,n3 --map-by ppr:1:node --bind-to none -x FABTUI_CALL_BACK"),
+        ("kubernetes", CALL, "kubectl create --filename=-"),
+    ],
+)
+def test_one_call_starts_a_process_on_each_node(name: str, call: StartCall, words: str) -> None:
+    given = STARTERS[name].words(call)
+    assert given[: len(words.split())] == words.split()
+    assert name == "kubernetes" or given[-3:] == CALL.command
+    # Neither the list of processes nor a log of commands has the secret.
+    assert "secret" not in str(given)
+
+
+def test_a_manifest_of_kubernetes_is_filled_in() -> None:
+    path = Path(__file__).parents[3] / "docs" / "kubernetes-job.yaml"
+    text = STARTERS["kubernetes"].text(CALL._replace(manifest=values.manifest(str(path), "--manifest")))
+    for line in ("completions: 2", 'values: ["n1", "n3"]', 'value: "secret 1 2 a"', 'name: "fabtui-00ff00ff"'):
+        assert line in text
+    assert """command: ["/bin/sh", "-c", "(exec \\"x\\") || exit 0"]""" in text
+    assert not re.search(r"\{\w+\}", text)
 
 
 def test_variables_that_contradict_are_dropped() -> None:

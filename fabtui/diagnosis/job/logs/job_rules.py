@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
-from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register_family
 from fabtui.diagnosis.job.job_verdict import clock
 from fabtui.diagnosis.job.logs.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.diagnosis.job.logs.gpu_history import GpuHistory, idle_among
@@ -37,6 +38,8 @@ _ENDS = {
 }
 
 Found = Iterator[Finding]
+#: Rule whose finding may be the cause of all others.
+_FULL = "J14"
 _CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
@@ -366,6 +369,12 @@ def _silence(rule: JobRule, facts: JobFacts) -> Found:
             yield rule.found(text, command="fabtui read shows flight recorder dumps, if there are any")
 
 
+def _full_folders(rule: JobRule, facts: JobFacts) -> Found:
+    for folder in facts.full[:_MOST]:
+        text = f"no space is left for logs in {folder}: what ranks print is lost, and some may end by that"
+        yield rule.found(text, command=f"df -h {shlex.quote(folder)}")
+
+
 def _slow_iterations(rule: JobRule, facts: JobFacts) -> Found:
     times = facts.logs.iterations
     slow, usual = times.slow, times.median
@@ -391,59 +400,28 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else clock(round(seconds))
 
 
-#: Id, name, check, title, meaning and next step of each rule, in the order of their findings.
-_ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str], ...] = (
-    ("J01", "job-ended", _ended,
-     "The job waits, was requeued, failed, was cancelled or lost a node",
-     "Slurm reports that the job waits, was requeued, failed, was cancelled, reached its time limit, or lost a node.",
-     "Look up the reason in Slurm (squeue, sacct, scontrol show node)."),
-    ("J02", "rank-ended", _dead_ranks,
-     "A task or rank has ended while the others run",
-     "A launcher printed that a task has ended, or a node has fewer ranks than before, while the job runs.",
-     "Read the kernel log and the error log of its node."),
-    ("J03", "gpus-idle", _idle_gpus,
-     "The GPUs of a node, or of all nodes, are idle",
-     "GPUs of a node have been idle for 30 s while GPUs of other nodes compute, or no GPU of the job is busy.",
-     "Compare its ranks with the others: fabtui hang."),
-    ("J04", "log-errors", _error_lines,
-     "A log has errors; the earliest that can be a cause comes first",
-     "Logs have lines with errors. The earliest that can be a cause comes first; later ones may be consequences.",
-     "Explain the log: fabtui explain FILE."),
-    ("J05", "bad-loss", _bad_losses,
-     "Iterations with NaN, or a loss that is not a number",
-     "The training printed a loss that is NaN or infinite, or skipped iterations because of NaN.",
-     "Check the data and the learning rate; look for memory errors of GPUs: fabtui preflight."),
-    ("J06", "setting-differs", _different_settings,
-     "A setting or variable differs between nodes",
-     "Nodes printed, or ranks have, different values of a setting or variable that all should share.",
-     "Compare the scripts and the exported variables of the nodes."),
-    ("J08", "node-rank", _node_ranks,
-     "NODE_RANK is given twice or is missing",
-     "Two nodes printed the same NODE_RANK, or a number below NNODES is missing.",
-     "Give each node its own NODE_RANK, such as $SLURM_NODEID."),
-    ("J11", "master-address", _master_address,
-     "MASTER_ADDR is not an address of the job's nodes",
-     "MASTER_ADDR belongs to a node outside the job, or to no node.",
-     "Set MASTER_ADDR to the first node of the job."),
-    ("J12", "silence", _silence,
-     "No node has written output for too long",
-     "No node has written output for five usual iterations and at least --idle seconds.",
-     "Ask the job which ranks are behind: fabtui hang."),
-    ("J13", "slow-iteration", _slow_iterations,
-     "An iteration took much longer than usual",
-     "An iteration took several times the median.",
-     "Watch whether it repeats; compare the nodes with fabtui run."),
-)  # fmt: skip
-for _id, _name, _check, _title, _meaning, _next in _ROWS:
-    _own = {"id": _id, "name": _name, "title": _title, "check": _check, "next_step": _next, "__doc__": _meaning}
-    register(type(_name, (JobRule,), {**_own, "severity": Severity.NOTE if _id == "J13" else Severity.BAD}))
+#: Check of each rule by its id, in the order of their findings; the rest is in `knowledge/rules.toml`.
+_CHECKS: Mapping[str, Callable[[JobRule, JobFacts], Found]] = {
+    "J01": _ended,
+    "J02": _dead_ranks,
+    "J03": _idle_gpus,
+    "J04": _error_lines,
+    "J05": _bad_losses,
+    "J06": _different_settings,
+    "J08": _node_ranks,
+    "J11": _master_address,
+    "J12": _silence,
+    "J13": _slow_iterations,
+    _FULL: _full_folders,
+}
+register_family(JobRule, {rule_id: {"check": check} for rule_id, check in _CHECKS.items()})
 
 
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
     """Return the report of a job: the most severe findings first, and what hangs before others."""
     # What is observed on its nodes has findings of its own, with other facts.
     findings = [one for one in diagnose(Evidence(job=facts)).all_findings if one.rule.domain is Domain.JOBS]
-    findings.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    findings.sort(key=lambda one: (one.severity.rank, one.rule.id != _FULL, not one.facts.get("hangs")))
     suspects = {node for one in findings if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
     if not facts.status.job and facts.logs.files and not facts.shows_work and not findings:

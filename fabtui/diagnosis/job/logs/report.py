@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity
+from fabtui.diagnosis.job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.job.logs.gpu_history import NodeGpus
 from fabtui.diagnosis.job.logs.job_logs import JobLogs, Stream
 from fabtui.exit_status import ALL_OK, BAD, NOT_TESTED
@@ -54,6 +55,7 @@ class JobFacts:
     #: Names and addresses of nodes by node, as Slurm and the name service know them; also of nodes that are not in the
     #: job.
     addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    full: tuple[str, ...] = ()  #: Folders of logs in which nothing can be written for lack of space.
 
     @property
     def silence_limit(self) -> float:
@@ -76,6 +78,7 @@ class JobReport:
     rows: tuple[NodeRow, ...]  #: One for each node.
     findings: tuple[Finding, ...]  #: What is wrong, the most severe first.
     unread: tuple[str, ...] = ()  #: What could not be read, one line each.
+    running: JobVerdict | None = None  #: What its ranks do, None where they were not observed.
 
     @property
     def status(self) -> JobStatus:
@@ -92,9 +95,11 @@ class JobReport:
             return "waiting"
         if stage == "ended" and self.status.state != "COMPLETED":
             return "failed"
-        if any(one.facts.get("hangs") for one in self.findings):
+        running = self.running if stage == "running" or not self.status.job else None
+        hangs = running is not None and running.state is JobState.HANGS
+        if hangs or any(one.facts.get("hangs") for one in self.findings):
             return "hangs"
-        if self.wrong:
+        if self.wrong or (running is not None and running.bad):
             return "suspect"
         if stage == "ended":
             return "ended"

@@ -17,7 +17,7 @@ from fabtui_node.probes import counters
 from fabtui_node.probes.job import evidence
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import cgroups, job_processes, sock_diag, sysfs
+from fabtui_node.system import cgroups, job_processes, placement, sock_diag, sysfs
 
 #: Time (s) between two searches for processes, and between two readings of what changes slowly.
 SCAN = 5.0
@@ -68,6 +68,7 @@ class _Rank:
         environ = job_processes.variables(sysfs.text(proc, str(self.pid), "environ", limit=1 << 18))
         self.visible = environ.get("CUDA_VISIBLE_DEVICES")
         self.cgroups = _cgroup_files(self.pid, proc)
+        self.hca = environ.get("NCCL_IB_HCA", "")
         self.row: Dict[str, Any] = {
             "rank": found["rank"],
             "local_rank": _first(environ, _LOCAL),
@@ -77,6 +78,7 @@ class _Rank:
             "gpus": [],
             "job": environ.get("SLURM_JOB_ID", ""),
             "connected": None,
+            "far": None,
             "env": {name: environ[name][:200] for name in _VARIABLES if name in environ},
         }
 
@@ -128,7 +130,7 @@ class Ranks:
     def __init__(self, job: str, proc: str = "/proc") -> None:
         self._job, self._proc = job, proc
         self._known: Dict[int, _Rank] = {}
-        self._scanned = float("-inf")
+        self._scanned = self._placed = float("-inf")
         self._cgroups: Dict[str, None] = {}
 
     def read(self, gpus: Dict[int, List[int]]) -> List[Dict[str, Any]]:
@@ -180,6 +182,16 @@ class Ranks:
             sockets = held[rank.pid]
             rank.row["connected"] = None if sockets is None else not there.isdisjoint(sockets)
 
+    def place(self, buses: Dict[int, str], root: str) -> None:
+        """Note of each rank what is far from its GPU, once after each search."""
+        if self._placed == self._scanned:
+            return
+        self._placed = self._scanned
+        for rank in self._known.values():
+            placed = placement.of_process(str(rank.pid), rank.hca, self._proc)
+            far = [placement.problem(placed, gpu, buses[gpu], root) for gpu in rank.row["gpus"] if gpu in buses]
+            rank.row["far"] = next(filter(None, far), None)
+
     def kills(self) -> Optional[int]:
         """Return the processes of the ranks' cgroups that the kernel has killed for memory so far."""
         if not self._cgroups:
@@ -204,6 +216,8 @@ class _Gpu:
         self.index, self._library, self._handle = index, library, handle
         self._fields = [one for one in _FIELDS if getattr(library, one[1], None) is not None]
         self._slow: Dict[str, Any] = {"uuid": nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))}
+        place = nvml.ask(getattr(library, "nvmlDeviceGetPciInfo", None), handle)
+        self._slow["bus"] = nvml.bus_id(nvml.words(getattr(place, "busId", None)))
         self._slow["limit"] = nvml.thousandth(
             nvml.ask(getattr(library, "nvmlDeviceGetEnforcedPowerLimit", None), handle)
         )
@@ -358,7 +372,7 @@ class Activity:
         kmsg: str = "/dev/kmsg",
         open_library: Callable[[], Any] = nvml.open_library,
     ) -> None:
-        self._ranks = Ranks(job, proc)
+        self._ranks, self._root = Ranks(job, proc), root
         self._gpus = Gpus(open_library)
         self._gpu_source = counters.CounterSource(self._gpus.read)
         self._nic_source = counters.CounterSource(Nics(root).read)
@@ -375,6 +389,7 @@ class Activity:
             if gpus is not None:
                 # A driver that does not answer in time has not changed which rank has which GPU.
                 self._pids = {gpu["index"]: gpu["pids"] for gpu in gpus}
+                self._ranks.place({gpu["index"]: gpu["bus"] for gpu in gpus if gpu.get("bus")}, self._root)
             rows = self._ranks.read(self._pids)
             problems = [text for text in (self._gpus.problem, self._kernel.problem) if text]
             problems += [] if gpus is not None else ["NVML did not answer in time"]
@@ -396,9 +411,9 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     """Read what the ranks and the GPUs of the node do, with ``job`` those of one Slurm job.
 
     ``time``, ``clock`` (monotonic). ``ranks``: ``rank``, ``local_rank``, ``world``, ``pid``, ``name``, ``gpus``,
-    ``job``, ``env``, ``connected`` (by TCP; None if unknown), ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu``
-    and ``cpu_all`` are seconds of its main thread, and of all threads and helpers. ``files`` are bytes read and
-    written, ``written`` bytes to storage.
+    ``job``, ``env``, ``connected`` (by TCP; None if unknown), ``far`` (what is far from its GPU), ``age`` (s),
+    ``state``, ``wait`` (wait channel). ``cpu`` and ``cpu_all`` are seconds of its main thread, and of all threads and
+    helpers. ``files`` are bytes read and written, ``written`` bytes to storage.
     ``gpus``: ``index``, ``uuid``, ``util`` (%), ``power`` and ``limit`` (W), ``clock`` (MHz), ``throttle``, ``used``
     (bytes), ``nvlink_tx``, ``nvlink_rx`` (bytes), ``pids``. ``nics``: ``rx``, ``tx`` (bytes), ``errors``,
     ``retransmits`` by port and interface. ``kernel``: reports since the last reading; ``oom``: kills for memory so far;

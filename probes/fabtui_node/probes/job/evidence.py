@@ -1,8 +1,9 @@
 """Probes ``evidence`` and ``stacks``: what a node shows about ranks that are late, silent or hang.
 
 ``evidence`` has reports of the kernel and states of ports; ``stacks`` has all stacks, by py-spy, by pystack, or by what
-the kernel shows. Nothing is installed, and no process is stopped: py-spy runs with ``--nonblocking``. It needs the same
-user and ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights but the same user. It has the state,
+the kernel shows. Nothing is installed: a node without them runs the py-spy that the controller sends, in memory. No
+process is stopped: py-spy runs with ``--nonblocking``. It needs the same user and ``kernel.yama.ptrace_scope`` 0, or
+root. The kernel's part needs no rights but the same user. It has the state,
 the wait channel and the processor time of the main thread. They distinguish a rank that spins in a collective from one
 that waits for a file or a lock.
 """
@@ -20,13 +21,15 @@ from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import job_processes, run_command, sysfs
+from fabtui_node.system import job_processes, run_command, sent_program, sysfs
 
 #: Time (s) between two readings of the processor time.
 _WINDOW = 1.0
 #: Timeout (s) of py-spy or pystack for one process, and maximum number of frames.
 _TIMEOUT = 5.0
 _FRAMES = 64
+#: Words of tools that may not read a process, and bit of the capability that lets them.
+_REFUSED, _SYS_PTRACE = ("permission denied", "operation not permitted"), 19
 _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,300})')
 
 #: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
@@ -47,9 +50,26 @@ def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") ->
 
     Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
     ``files`` is the number of bytes that it read from and wrote to files meanwhile, or None. It has ``frames``
-    (``name``, ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
+    (``name``, ``site``, from the innermost), ``by``, the tool, and ``sent``, whether it is not the node's; or
+    ``problem``, why there are none, with ``allow``, the command that would allow it.
+
+    ``offers`` is the kind of processor of the py-spy that the controller can send; the answer to it is ``wants`` alone
+    where it is needed. ``piece`` and ``last`` are of that program; the answer to the last piece has
+    the stacks.
     """
-    return {"ranks": inspected(job_processes.find(proc, str(args.get("job") or "")), deadline, proc)}
+    if "piece" in args:
+        sent_program.take(args["piece"], args["last"])
+        if not args["last"]:
+            return {"ranks": []}
+    processes, offers = job_processes.find(proc, str(args.get("job") or "")), str(args.get("offers") or "")
+    bare = sent_program.path() is None and not any(run_command.find(name, safe=True) for name, _, _ in _TOOLS)
+    if bare and offers == os.uname().machine and any(job_processes.is_own(one["pid"], proc) for one in processes):
+        return {"ranks": [], "wants": True}
+    ranks = inspected(processes, deadline, proc)
+    if bare and offers not in ("", os.uname().machine):
+        for row in ranks:
+            row["problem"] += "; that of fabtui is for %s, this node is %s" % (offers, os.uname().machine)
+    return {"ranks": ranks}
 
 
 def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/proc") -> List[Dict[str, Any]]:
@@ -92,25 +112,38 @@ def wait_channel(pid: int, proc: str = "/proc") -> Optional[str]:
 
 
 def frames_of(pid: int, proc: str = "/proc") -> Dict[str, Any]:
-    """Return ``frames`` and ``by``, or ``problem``."""
+    """Return ``frames``, ``by`` and ``sent``, or ``problem`` and maybe ``allow``."""
     problems = []
-    for name, options, parse in (
-        ("py-spy", ["dump", "--json", "--nonblocking", "--pid"], parse_py_spy),
-        ("pystack", ["remote", "--no-block"], parse_pystack),
-    ):
-        path = run_command.find(name, safe=True)
+    ids = job_processes.owner(pid, proc)
+    for name, options, parse in _TOOLS:
+        path = own = run_command.find(name, safe=True)
+        if own is None and name == "py-spy" and ids is not None and ids[0] == os.geteuid():
+            path = sent_program.path()
         if path is None:
             continue
-        result = _run_as(job_processes.owner(pid, proc), [path, *options, str(pid)])
+        result = _run_as(ids, [path, *options, str(pid)])
         frames = parse(result.stdout, pid) if result.ok else None
         if frames:
-            return {"frames": frames, "by": name}
-        problems.append(
-            "%s: %s" % (name, (result.stderr.strip().splitlines() or [result.why() or "no frames"])[0][:200])
-        )
+            return {"frames": frames, "by": name, "sent": own is None}
+        why = (result.stderr.strip().splitlines() or [result.why() or "no frames"])[0][:200]
+        if any(words in why.lower() for words in _REFUSED) and (refusal := _refusal(proc)):
+            return {"problem": "%s: %s" % (name, refusal[0]), "allow": refusal[1]}
+        problems.append("%s: %s" % (name, why))
     return {
         "problem": "; ".join(problems) or "neither py-spy nor pystack is on the PATH, where others cannot change it"
     }
+
+
+def _refusal(proc: str) -> Optional[Tuple[str, str]]:
+    """Return why the kernel lets no tool read a process of this user, and the command that would allow it."""
+    scope = sysfs.to_integer(sysfs.text(proc, "sys/kernel/yama/ptrace_scope"))
+    if os.geteuid() and scope:
+        return "the kernel refuses (kernel.yama.ptrace_scope is %d)" % scope, "sudo sysctl kernel.yama.ptrace_scope=0"
+    lines = (sysfs.text(proc, "self", "status") or "").splitlines()
+    bound = next((line.split()[-1] for line in lines if line.startswith("CapBnd:")), "")
+    if bound and not int(bound, 16) >> _SYS_PTRACE & 1:
+        return "the container lacks SYS_PTRACE (docker run --cap-add SYS_PTRACE; Kubernetes: capabilities.add)", ""
+    return None
 
 
 def _run_as(ids: Optional[Tuple[int, int]], argv: List[str]) -> run_command.CommandResult:
@@ -153,6 +186,13 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
             site = "%s:%s" % (match[1].rpartition("/")[2][:100], match[2])
             frames.append({"name": match[3].strip()[:100], "site": site})
     return frames[::-1][:_FRAMES]
+
+
+#: Tools that show stacks: name, options and parser.
+_TOOLS = (
+    ("py-spy", ["dump", "--json", "--nonblocking", "--pid"], parse_py_spy),
+    ("pystack", ["remote", "--no-block"], parse_pystack),
+)
 
 
 def run(
@@ -235,7 +275,7 @@ PROBE_STACKS = ProbeSpec(
     title="where the ranks of a running job are",
     phase="job",
     passive=True,
-    needs="processes with a rank; for stacks py-spy or pystack, and the rights to inspect the processes",
+    needs="processes with a rank, the right to inspect them, and for stacks py-spy, which may be sent along",
     gives="stack, state, wait channel and processor time of each rank",
     run=run_stacks,
 )

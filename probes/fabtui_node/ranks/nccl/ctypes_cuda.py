@@ -52,6 +52,11 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
 OPTIONAL: Dict[str, Tuple[Any, ...]] = {
     "cuStreamWaitValue32_v2": (c_void_p, c_void_p, c_uint, c_uint),
     "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuMemFreeHost": (c_void_p,),
+    "cuStreamDestroy_v2": (c_void_p,),
+    "cuModuleLoadData": (POINTER(c_void_p), c_char_p),
+    "cuModuleGetFunction": (POINTER(c_void_p), c_void_p, c_char_p),
+    "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p),
 }
 
 

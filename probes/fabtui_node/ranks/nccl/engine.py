@@ -15,11 +15,13 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Task
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.host_link import HostSteps
 from fabtui_node.ranks.measure.verify import ADDING, TWICE, TransferShape, arrived
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member, RankGpu
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Library, Transfer, version_text
+from fabtui_node.ranks.nccl.gpu_host_link import GpuHostSteps
 from fabtui_node.ranks.rank_host import driver_start
 
 #: Channels of the world's communicator, where NCCL would take up to 32 between any two of its ranks.
@@ -99,6 +101,9 @@ class NcclEndpoint(RankEndpoint):
 
     def release(self, groups: bool) -> Optional[str]:
         return self._gpu.release(groups)
+
+    def host_steps(self, size: int) -> HostSteps:
+        return GpuHostSteps(self._gpu, size)
 
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None

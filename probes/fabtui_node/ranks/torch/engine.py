@@ -20,6 +20,7 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Store, Task
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.host_link import HostSteps
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
 from fabtui_node.ranks.torch.carried_store import carried_store, failure
 
@@ -420,6 +421,31 @@ class TorchGroup(RankGroup):
             self._engine.discard(group)
 
 
+class TorchHostSteps(HostSteps):
+    """Copies within the memory of the host, and products of whole numbers: what a CPU rank shows by itself."""
+
+    def __init__(self, torch: Any, size: int) -> None:
+        self._torch = torch
+        self._buffers = [torch.arange(size // 8, dtype=torch.int64) for _ in range(2)]
+
+    def copy(self, way: str, size: int, count: int, end: float) -> float:
+        source, target = (buffer[: size // 8] for buffer in self._buffers)
+        began = time.perf_counter()
+        for _ in range(count * (2 if way == "both" else 1)):
+            target.copy_(source)
+        return time.perf_counter() - began
+
+    def wrong(self, end: float) -> int:
+        return int((self._buffers[0] != self._buffers[1]).sum())
+
+    def product(self, seconds: float, end: float) -> Tuple[float, int]:
+        whole = (self._torch.arange(1 << 16) % 13).reshape(256, 256)
+        factor, right = whole.to(self._torch.float32), whole @ whole
+        began = time.perf_counter()
+        result = factor @ factor
+        return 2 * 256**3 / max(time.perf_counter() - began, 1e-9), int((result.to(self._torch.int64) != right).sum())
+
+
 class TorchEndpoint(RankEndpoint):
     """A rank over torch.distributed."""
 
@@ -460,6 +486,9 @@ class TorchEndpoint(RankEndpoint):
         indices = (0, 1) if me < peer else (1, 0)
         group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
+
+    def host_steps(self, size: int) -> HostSteps:
+        return TorchHostSteps(self._engine.torch, size)
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         own = self.rank.address
