@@ -91,8 +91,8 @@ ROWS = (
     (
         "docker: Error: OCI runtime create failed: runc create failed: unable to start container process: error "
         "running hook: exit status 1, stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization "
-        "error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or "
-        "directory: unknown.\n",
+        "error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: "
+        "unknown.\n",
         "E240.*libnvidia-ml.so.1, a library of the NVIDIA driver",
         "E101",
     ),
