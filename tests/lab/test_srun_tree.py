@@ -54,10 +54,9 @@ def test_nothing_is_left_after_a_kill(cluster: SlurmCluster) -> None:
 def test_nodes_whose_slurmd_is_gone_are_named(cluster: SlurmCluster) -> None:
     names = cluster.names[:12]
     job = cluster.job("-N12", f"--nodelist={','.join(names)}", "--mem=100", "--no-kill")
-    # munged and slurmctld come first.
-    for daemon in cluster._daemons[2:][3:6]:
-        daemon.kill()
-        daemon.wait(5)
+    for name in names[3:6]:
+        # In the namespace of its host.
+        cluster.network.on(cluster._host(name), "pkill", "-KILL", "-f", f"slurmd -D .* -N {name}$")
     found = json.loads(cluster.run(*STEPS, job, *names).stdout)
     assert (found["links"], len(found["refused"])) == (9, 3), found
     assert all(any(name in text for text in found["refused"]) for name in names[3:6]), found
