@@ -30,7 +30,10 @@ def sides(cluster: SlurmCluster) -> int:
 def test_one_srun_reaches_64_nodes(cluster: SlurmCluster) -> None:
     job = cluster.job("-N64", "--mem=100")
     found = json.loads(cluster.run(*STEPS, "--bytes=20000000", job, *cluster.names).stdout)
-    assert (found["links"], found["refused"], found["wrong"], found["notices"]) == (64, [], [], [])
+    assert (found["links"], found["refused"], found["wrong"]) == (64, [], [])
+    assert [text.split(" port")[0] for text in found["notices"]] == [
+        "one srun starts 64 nodes, which call back to this machine"
+    ]
     # srun and the process that watches it.
     assert len(found["sruns"]) == 2
     cluster._until(lambda: not cluster.steps(job) and sides(cluster) == 0, "the end of the step")
@@ -46,3 +49,14 @@ def test_nothing_is_left_after_a_kill(cluster: SlurmCluster) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
     cluster._until(lambda: not cluster.steps(job) and sides(cluster) == 0, "the end of the step")
+
+
+def test_nodes_whose_slurmd_is_gone_are_named(cluster: SlurmCluster) -> None:
+    names = cluster.names[:12]
+    job = cluster.job("-N12", f"--nodelist={','.join(names)}", "--mem=100", "--no-kill")
+    for name in names[3:6]:
+        # In the namespace of its host.
+        cluster.network.on(cluster._host(name), "pkill", "-KILL", "-f", f"slurmd -D .* -N {name}$")
+    found = json.loads(cluster.run(*STEPS, job, *names).stdout)
+    assert (found["links"], len(found["refused"])) == (9, 3), found
+    assert all(any(name in text for text in found["refused"]) for name in names[3:6]), found

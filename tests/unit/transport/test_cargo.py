@@ -113,7 +113,7 @@ async def test_a_rank_host_waits_for_no_probes(kind: str) -> None:
     assert [name for name, _ in itertools.groupby(pipe.kinds()) if name != "modules"] == [kind, "probe"]
     ranks, probes = pipe.modules()
     assert "fabtui_node.ranks.rank_host" in ranks
-    assert "fabtui_node.system.pci" in probes
+    assert "fabtui_node.probes.inventory" in probes
     await link.close()
 
 
