@@ -66,14 +66,12 @@ from fabtui_node.registry import TESTS, probes_in
 ItemT = TypeVar("ItemT")
 #: Returns the options of a command with some arguments, as the command line does, and where the logs of a job are.
 Options = Callable[[str, dict[str, Any]], tuple[SessionOptions, JobQuery | None]]
-#: For files. One of 64 MiB takes seconds, in which its thread cannot be interrupted, and 400 MiB of memory; more at
-#: once would also take the processor from sessions on nodes, whose heartbeats must not wait.
+#: For files. One of 64 MiB takes seconds and 400 MiB; more at once would delay the heartbeats of sessions on nodes.
 _FILES = ThreadPoolExecutor(4, "fabtui-mcp-files")
 Text = Annotated[str, Meta(min_length=1, max_length=4000)]
 #: Longest text (characters) that may be pasted, and width of the lines of an explanation.
 _PASTED, _WIDTH = 512 * 1024, 120
-#: The session that was asked about last, by path, time and size, with why it is not whole: assistants ask several
-#: questions about one, and large ones take 20 s to read. One is read at a time.
+#: The session that was asked about last, by path, time and size, with why it is not whole; one is read at a time.
 _LATEST: dict[tuple[Path, int, int], tuple[Diagnosis, list[str]]] = {}
 _READING = threading.Lock()
 #: The tools by their names, in the order of their classes.
@@ -172,9 +170,8 @@ def session_answer(diagnosis: Diagnosis, recording: Path | None, problems: Seque
         unseen += [job.needs, *(f"{source.name}: {source.blind}" for source in job.sources if source.blind)]
         silent = {*SOURCE_OF_FACT.values()} - {source.name for source in job.sources}
         unseen.append(f"nothing was seen by {', '.join(sorted(silent))}")
-    unseen, record = [*filter(None, unseen)], str(recording) if recording else None
-    steps, code = steps_of(diagnosis.findings), diagnosis.code
-    return Answer(sentence_of(diagnosis), overview_json(diagnosis), seen, unseen, code, record, steps)
+    record, steps, unseen = recording and str(recording), steps_of(diagnosis.findings), [*filter(None, unseen)]
+    return Answer(sentence_of(diagnosis), overview_json(diagnosis), seen, unseen, diagnosis.code, record, steps)
 
 
 @dataclass
@@ -301,9 +298,7 @@ class RunTool(OnNodes):
     seconds = 1800.0
     tests = True
     probes: Annotated[tuple[Text, ...], about("Probes and tests, such as ping, p2p, all_reduce. Default: all.")] = ()
-    mode: Annotated[
-        Literal["quick", "adaptive", "sampled", "full"] | UnsetType, about("Which pairs are tested.", None)
-    ] = UNSET
+    mode: Annotated[Literal["quick", "adaptive", "sampled", "full"] | UnsetType, about("Pairs to test.", None)] = UNSET
     pair: Annotated[tuple[Text, ...], about("Only these pairs of endpoints, both directions: n060:3>n061:5.")] = ()
     layers: Annotated[tuple[Text, ...], about("Pair layers to test: world (all ranks), p2p (two ranks).", 2)] = ()
     bytes: Annotated[str, about("Message sizes of pairs: 256M or 8M,256M.", 200)] = ""
