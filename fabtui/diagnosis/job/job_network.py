@@ -54,6 +54,7 @@ class End(NamedTuple):
     again: int  #: Segments sent again since then.
     segments: int  #: Segments sent since then.
     lossy: bool  #: Whether it lost packets then, and before.
+    late: bool  #: Whether its round trips were slow then, and before.
 
     @property
     def is_stuck(self) -> bool:
@@ -162,7 +163,7 @@ def _ends(readings: Mapping[str, Sequence[JobReading]], homes: Mapping[str, str]
             if rank is not None:
                 place = (node, text(nics.get(local[0])) or "", int(rank), peer)
                 peer_place = None if peer_rank is None else int(peer_rank)
-                ends.append(End(*place, peer_place, row, other, sent, again, segments, _loses(times)))
+                ends.append(End(*place, peer_place, row, other, sent, again, segments, _loses(times), _delays(times)))
     return ends
 
 
@@ -178,6 +179,14 @@ def _loses(times: Sequence[tuple[_Row, _Row]]) -> bool:
         if again < _FEWEST or again < least * segments:
             return False
     return True
+
+
+def _delays(times: Sequence[tuple[_Row, _Row]]) -> bool:
+    """Return True if round trips of a socket were slow at each of some times: busy processors answer late, too."""
+    rows = [row for pair in times for row in pair]
+    return all(_int(row, "rtt") > max(_SLOW, _TIMES * _int(row, "min_rtt")) for row in rows) and any(
+        _int(after, "acked") > _int(before, "acked") for before, after in times
+    )
 
 
 def _key(row: _Row) -> tuple[tuple[str, int], tuple[str, int]]:
@@ -237,7 +246,7 @@ def _path(end: End) -> tuple[str, str, str]:
 def _slow_words(ends: Sequence[End]) -> tuple[str, tuple[str, str] | None]:
     """Return the sentence about the paths that lose packets or delay them, by the node that they have in common."""
     lossy = [end for end in ends if end.lossy]
-    late = [end for end in ends if _int(end.row, "rtt") > max(_SLOW, _TIMES * _int(end.row, "min_rtt"))]
+    late = [end for end in ends if end.late]
     for bad, what in ((late, "delays"), (lossy, "loses")):
         if not bad:
             continue

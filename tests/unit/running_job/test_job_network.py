@@ -114,8 +114,10 @@ def test_a_path_that_is_slow_or_loses_packets_makes_the_job_slow(change: Change,
     assert exit_code(verdict) == 1
 
 
-def test_some_retransmits_of_busy_processors_are_none() -> None:
-    change = {"retransmits": lambda step: 60 * (step > 3)}
+@pytest.mark.parametrize(
+    "change", [{"retransmits": lambda step: 60 * (step > 3)}, {"rtt": lambda step: 12_200 if step == 6 else 120}]
+)
+def test_what_busy_processors_do_once_is_no_fault_of_a_path(change: Change) -> None:
     assert play({(0, 2): change, (2, 1): change}).state is JobState.MOVES
 
 
