@@ -23,7 +23,6 @@ COMMANDS = {
     "run": "the same without a screen, for scripts and CI",
     "hang": "does a running job hang, which rank is behind, and what to do",
     "job": "watch a job: state, logs, GPUs, iteration times, what is wrong",
-    "bisect": "search by halves: which nodes make a collective of many slow",
     "preflight": "inspect the nodes without tests: faults and differences",
     "replay": "replay a recording in the app, or as text",
     "diff": "compare two sessions: what is worse, better, new or gone",
@@ -36,6 +35,7 @@ COMMANDS = {
 }
 #: Further commands, which ``fabtui help --all`` lists.
 FURTHER = {
+    "bisect": "search by halves: which nodes make a collective of many slow",
     "accept": "accept a cluster by a list of items with limits, as a page, and JUnit",
     "gate": "may a job start on this node: one line in seconds, for Prolog and health checks",
     "history": "what earlier sessions saw: what is getting worse, flapping or new",

@@ -174,7 +174,7 @@ _MEASURE = (
         parse=values.comparison, field="compare", needs=("p2p", "all_reduce")),
     OptionSpec("layers", "pair layers to test: world (all ranks), p2p (two ranks)", "pairs", _TESTS, "list", "LIST",
         "world,p2p", parse=values.layers, field="layers", needs=("p2p",), table="session", example='["world", "p2p"]'),
-    OptionSpec("mode", "which pairs are tested: full, sampled, adaptive, quick", "pairs", _TESTS, default="auto",
+    OptionSpec("mode", "pairs: full, sampled, adaptive, quick", "pairs", _TESTS, default="auto",
         choices=("auto", "quick", "adaptive", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
     OptionSpec("pair", "test only this pair, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",

@@ -18,7 +18,10 @@ from fabtui.sanitize import one_line
 
 _PAIR = ("time", "layer", "src", "dst", "src_node", "src_index", "dst_node", "dst_index", "class", "verdict")
 #: Columns that a measurement has under their names.
-_MEASURED = ("unit", "bytes", "transport", "src_addr", "dst_addr", "attempts")
+_MEASURED = (
+    *("unit", "bytes", "transport"),
+    *("src_addr", "dst_addr", "attempts"),
+)
 COLUMNS = (*_PAIR, "value", *_MEASURED, "error")
 #: Between a layer and the arm of an A/B comparison.
 ARM_MARK = "@"

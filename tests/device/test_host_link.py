@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.lab.server import visible_gpus
+
+pytestmark = pytest.mark.skipif(not visible_gpus(), reason="needs an NVIDIA GPU")
+
 RUN = (sys.executable, "-m", "fabtui", "run", "--transport", "local", "--no-record", "--quiet")
 #: Reference for copies: nvbandwidth's method, copies of 512 MiB from and to pinned memory.
 REFERENCE = """

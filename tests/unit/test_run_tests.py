@@ -48,13 +48,13 @@ def started(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
-    done = started(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, others=FLAKES)
+    done = started(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, trained=PASSES, others=FLAKES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
 
 
 def test_one_that_fails_alone_too_fails(tmp_path: Path) -> None:
-    done = started(tmp_path, wire=PASSES, lab=PASSES, slurm=FAILS, planted=PASSES, others=FAILS)
+    done = started(tmp_path, wire=PASSES, lab=PASSES, slurm=FAILS, planted=PASSES, trained=PASSES, others=FAILS)
     assert done.returncode == 1, done.stdout + done.stderr
     for row in ("slurm", "others"):
         assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2

@@ -16,7 +16,7 @@ _COLUMN = re.compile(r"[A-Z]\S{0,30}(?: (?:NODE|GATES))?")
 #: The beginning of a row: a name of a pod, or of its namespace.
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}\s")
 #: What differs between the names of pods of one job.
-_MEMBER = re.compile(r"(?:-(?:\d{1,5}|[a-z0-9]{5}))+$")
+_MEMBER = re.compile(r"(?:-(?:\d{1,5}|[a-z0-9]{5})){1,8}$")
 _WELL = ("Running", "Completed", "Succeeded", "Pending", "ContainerCreating", "Terminating")
 #: What the state of a pod that does not run means, by the beginning of its word.
 _STATES = (
@@ -71,7 +71,7 @@ FORMATS = [
         "kubectl-pods",
         "pods of Kubernetes: those that do not run, and pods of a job on one node",
         first_of(
-            (0.0, r"^Events:|^\s+Type +Reason"), (0.95, r"^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE")
+            (0.0, r"^Events:|^ {1,20}Type +Reason"), (0.95, r"^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE")
         ),
         _parse,
         aliases="pods",

@@ -40,7 +40,7 @@ class StorageRead:
         for many in steps(len(nodes)):
             reads = await self._together(nodes[:many])
             if total := _total(reads.values()):
-                curve.append([many, *total])
+                curve.append([*total])
         for node in nodes:
             self._report(node, first.get(node), reads.get(node), curve)
         if curve:
@@ -92,7 +92,7 @@ def _rate(read: Message | str | None, name: str = "mb_s") -> float | None:
     return number(read.get(name)) if isinstance(read, dict) else None
 
 
-def _total(reads: Collection[Message | str]) -> tuple[float, float] | None:
-    """Return MB/s and files/s of all nodes, None without any."""
+def _total(reads: Collection[Message | str]) -> tuple[int, float, float] | None:
+    """Return how many nodes read, and MB/s and files/s of all of them; None without any."""
     rates = [rate for read in reads if (rate := _rate(read)) is not None]
-    return (sum(rates), sum(_rate(read, "ops_s") or 0.0 for read in reads)) if rates else None
+    return (len(rates), sum(rates), sum(_rate(read, "ops_s") or 0.0 for read in reads)) if rates else None

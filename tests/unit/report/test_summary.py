@@ -277,7 +277,7 @@ def test_rates_of_storage_are_a_table(make_model: Maker) -> None:
     maker.add("look", node="n1", probe="storage", value={**value, "together": 300.0, "problem": "no answer"})
     maker.add("look", node="n2", probe="storage", error="ValueError: /s/f is a FIFO; only regular files are read")
     text = summary(diagnose(maker.model()))
-    assert "\nstorage, MB/s: sequential read of /s/f\n" in text
+    assert "\nstorage, MB/s: read of /s/f\n" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["n0", "700", "320", "O_DIRECT,", "nfs4", "s:/"] in lines
     assert ["n1", "-", "300", "O_DIRECT,", "nfs4", "s:/,", "no", "answer"] in lines
