@@ -315,7 +315,7 @@ async def idle(options: SessionOptions) -> dict[str, Any]:
         first.append(time.process_time())
         return take(group, *args)
 
-    CalledGroup.take = taken  # type: ignore[method-assign]
+    CalledGroup.take = taken  # type: ignore[method-assign, assignment]
     async with connector:
         links = await asyncio.gather(*(connector.open(host) for host in options.hosts), return_exceptions=True)
         opened = time.perf_counter(), time.process_time()

@@ -170,7 +170,7 @@ def session_answer(diagnosis: Diagnosis, recording: Path | None, problems: Seque
         unseen += [job.needs, *(f"{source.name}: {source.blind}" for source in job.sources if source.blind)]
         silent = {*SOURCE_OF_FACT.values()} - {source.name for source in job.sources}
         unseen.append(f"nothing was seen by {', '.join(sorted(silent))}")
-    record, steps, unseen = recording and str(recording), steps_of(diagnosis.findings), [*filter(None, unseen)]
+    record, steps, unseen = str(recording or "") or None, steps_of(diagnosis.findings), [*filter(None, unseen)]
     return Answer(sentence_of(diagnosis), overview_json(diagnosis), seen, unseen, diagnosis.code, record, steps)
 
 

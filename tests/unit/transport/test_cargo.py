@@ -195,8 +195,9 @@ def test_sources_lose_comments_and_docstrings_and_nothing_else() -> None:
         tree = ast.parse(source)
         for part in ast.walk(tree):
             body = getattr(part, "body", None)
-            first = body[0] if isinstance(body, list) and body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            if not isinstance(body, list) or not body:
+                continue
+            if isinstance(first := body[0], ast.Expr) and isinstance(first.value, ast.Constant):
                 del body[0]
         return ast.dump(tree)
 
