@@ -35,9 +35,11 @@ def memory(program: str) -> list[int]:
 async def attempt(options: argparse.Namespace) -> dict[str, Any]:
     nodes, steps = options.nodes, options.steps or len(options.nodes)
     names = nodes[:steps] if steps <= len(nodes) else [str(number) for number in range(steps)]
-    placements = {n: (f"--jobid={options.job}", f"--nodelist={nodes[i % len(nodes)]}") for i, n in enumerate(names)}
+    placements: dict[str, tuple[str, ...]] = {
+        n: (f"--jobid={options.job}", f"--nodelist={nodes[i % len(nodes)]}") for i, n in enumerate(names)
+    }
     if options.job == "current" and (job := slurm.from_environment()) is not None:
-        names, placements = list(job.nodes), {name: (words[0], words[1]) for name, words in job.placements.items()}
+        names, placements = list(job.nodes), dict(job.placements)
     notices: list[str] = []
     echoing = fakeside.options(job=options.job, placements=placements, remote_python=sys.executable)
     settings = ConnectorOptions(

@@ -68,7 +68,7 @@ def nodes_of_steps(cluster: SlurmCluster) -> list[str]:
 
 
 def test_one_srun_starts_the_nodes_of_each_group_of_a_heterogeneous_job(cluster: SlurmCluster) -> None:
-    run = (sys.executable, "-m", "tests.lab.job_steps", "--tree=on", "--hold=40", "current")
+    run = (sys.executable, "-m", "tests.lab.job_steps", "--tree=on", "--hold=25", "current")
     with subprocess.Popen(
         cluster.words("salloc", "-Q", "-N2", ":", "-N2", *run),
         env=cluster.environment(),
