@@ -28,7 +28,7 @@ CASES = {
     "KILL": (1, "rank 1 on n1:1 has ended", ""),
     "exit": (1, "rank 1 on n1:1 has ended", ""),
     "fifo": (1, "rank 1 on n1:1", ""),
-    "sleep": (1, "rank 1 on n1:1 sleeps", ""),
+    "sleep": (1, "rank 1 on n1:1", ""),
     "child": (1, "rank 1 on n1:1", ""),
     "exception": (1, "has been hanging", "rank 1 on n1:1 has failed: ValueError: planted: bad sample 77"),
     "lock": (1, "has been hanging", ""),
