@@ -525,7 +525,7 @@ class NodeStarter:
                         raise
         assert self._server is not None
         address, port = self._server.sockets[0].getsockname()[:2]
-        return ("" if address in ("::", "0.0.0.0") else address), int(port)  # noqa: S104
+        return ("" if address in ("::", "0.0.0.0") else address), int(port)  # noqa: S104  # nosec B104
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         known = False
