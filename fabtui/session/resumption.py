@@ -29,6 +29,10 @@ _RENAMED = {"looks_only": "preflight_only"}
 _NOT_RECORDED = ("record", "resumed", "query", "probe_folder", "env")
 
 
+class NothingLeft(InputError):
+    """Everything of a session has a result."""
+
+
 class Resumption(NamedTuple):
     """A session to continue."""
 
@@ -43,7 +47,8 @@ def resumption(path: Path) -> Resumption:
     """Return what is left of the session of a recording.
 
     Raises:
-        InputError: It is not a recording, is still written, is damaged, or nothing can be continued.
+        InputError: It is not a recording, is still written, is damaged, or cannot be continued.
+        NothingLeft: Everything has a result.
     """
     _check_ended(path)
     model = Model()
@@ -68,7 +73,7 @@ def resumption(path: Path) -> Resumption:
     placed = {end.node for end in ends}
     missing = tuple(name for name in model.nodes if name not in placed)
     if not left and not missing and model.exit_code is not None:
-        raise InputError(
+        raise NothingLeft(
             f"{path}: nothing is left to test: all {2 * len(pairs)} pairs have results; start a new session"
         )
     # Both directions of a pair are tested together.

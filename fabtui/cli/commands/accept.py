@@ -30,7 +30,7 @@ from fabtui.report.progress import Progress
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
 from fabtui.session.options import SessionOptions
-from fabtui.session.resumption import resumption
+from fabtui.session.resumption import NothingLeft, resumption
 
 HELP = """\
 Accept a cluster: test it by a list of items with limits, and write the page and the files that prove it.
@@ -83,10 +83,8 @@ def _tested(args: argparse.Namespace, profile: Profile, record: Path) -> int:
         os.replace(onward, record)
     try:
         rest = resumption(record)
-    except InputError as error:
-        if "nothing is left to test" in str(error):
-            return 0
-        raise
+    except NothingLeft:
+        return 0
     print(f"{record}: {rest.left} of {rest.pairs} pairs are left to test", file=sys.stderr)
     given = {**vars(args), "record": str(onward)}
     code = _played(resumed_request(given, config, record, rest.options).options, args)

@@ -21,7 +21,7 @@ from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds import live
 from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
-from fabtui.session.resumption import resumption
+from fabtui.session.resumption import NothingLeft, resumption
 from fabtui.transport.link import NodeUnreachable
 from tests.conftest import replayed
 from tests.unit.session.fakenodes import FakeNodes, Script
@@ -197,7 +197,7 @@ def test_what_cannot_be_continued_is_refused_in_one_line(
 async def test_a_finished_session_is_refused(tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl.gz"
     await run(Script(dict(NODES)), record=whole)
-    with pytest.raises(InputError, match="nothing is left to test: all 30 pairs have results"):
+    with pytest.raises(NothingLeft, match="nothing is left to test: all 30 pairs have results"):
         resumption(whole)
 
 
