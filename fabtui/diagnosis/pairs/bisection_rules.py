@@ -14,16 +14,20 @@ from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
 
 
+def _searched(model: Model) -> str:
+    """Return what the search is about: ``all_reduce of 64 nodes``."""
+    start = model.bisection.start
+    assert start is not None
+    kind = "node" if start.units and start.units[0] in model.nodes else "rank"
+    return f"{one_line(start.collective, 20)} of {count(len(start.units), kind)}"
+
+
 def what_failed(model: Model) -> str:
-    """Return what the search is about: ``all_reduce of 64 nodes is slow``."""
-    log = model.bisection
-    assert log.start is not None
-    units = log.start.units
-    kind = "node" if units and units[0] in model.nodes else "rank"
-    verdicts = {group.verdict for entry in log.rounds.values() for group in entry.groups}
+    """Return what is wrong with it: ``all_reduce of 64 nodes is slow``."""
+    verdicts = {group.verdict for entry in model.bisection.rounds.values() for group in entry.groups}
     how = next((how for how in ("wrong", "failed", "timeout") if how in verdicts), "slow")
     words = {"wrong": "has wrong data", "failed": "fails", "timeout": "times out", "slow": "is slow"}
-    return f"{one_line(log.start.collective, 20)} of {count(len(units), kind)} {words[how]}"
+    return f"{_searched(model)} {words[how]}"
 
 
 def because(model: Model, units: Sequence[str]) -> str:
@@ -63,7 +67,7 @@ def outcome_sentence(model: Model) -> str:
     if last.outcome == "undecided":
         return f"the search has no answer: {one_line(last.problem or 'unknown', 200)}"
     if last.outcome == "nothing":
-        return f"{what_failed(model).rpartition(' is ')[0]} is as fast as its parts: nothing was found"
+        return f"{_searched(model)} is as fast as its parts: nothing was found"
     if last.outcome == "whole":
         return f"{what_failed(model)} only with all together: every half and every mix of two halves is good"
     culprits = "; and of ".join(because(model, log.names(culprit)) for culprit in last.culprits)

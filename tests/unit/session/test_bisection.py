@@ -8,7 +8,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.pairs.bisection_rules import outcome_sentence
 from fabtui.export.json import bisection_text
-from fabtui.model.events import BisectRound, BisectStart
+from fabtui.model.events import BisectGroup, BisectRound, BisectStart
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from tests.unit.session.fakenodes import Script
@@ -54,6 +54,14 @@ async def test_a_bad_pair_is_the_reason() -> None:
 async def test_too_few_nodes_are_no_answer() -> None:
     model, _ = await run(Script({"a": 1, "b": 1}), probes=("p2p",), bisect=True)
     assert outcome_sentence(model) == "the search has no answer: a search needs 4 nodes or ranks, and there are 2"
+
+
+def test_nothing_was_found_though_a_group_failed_once() -> None:
+    model = Model()
+    model.apply(BisectStart(units=["a", "b", "c", "d"], collective="all_reduce", bytes=4, ranks=4))
+    failed = BisectGroup([0, 1], [], "failed")
+    model.apply(BisectRound(number=0, purpose="all", groups=[failed], outcome="nothing"))
+    assert outcome_sentence(model) == "all_reduce of 4 ranks is as fast as its parts: nothing was found"
 
 
 def test_a_round_with_unknown_units_is_refused() -> None:
