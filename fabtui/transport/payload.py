@@ -231,6 +231,8 @@ class Cargo:
         self._modules = modules
         self._more = more
         self._packing: asyncio.Task[Payload] | None = None
+        #: Modules of each part: a thousand nodes ask for the same ones.
+        self._parts: dict[str, frozenset[str]] = {}
         self._pieces: dict[frozenset[str], asyncio.Task[list[bytes]]] = {}
 
     def begin(self) -> asyncio.Task[Payload]:
@@ -276,7 +278,9 @@ class Cargo:
 
         Raises `OSError` if the installation is broken.
         """
-        names = frozenset(await asyncio.to_thread(self.modules, part) - sent)
+        if part not in self._parts:
+            self._parts[part] = await asyncio.to_thread(self.modules, part)
+        names = self._parts[part] - sent
         if not names:
             return []
         pieces = await asyncio.shield(self._begin(names))
