@@ -23,6 +23,7 @@ from fabtui.presentation.wrapping import filled
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
+from fabtui_node.probes.hostlink import SCALES
 
 #: Maximum number of lines of stacks.
 _MOST_STACKS = 64
@@ -177,13 +178,12 @@ def storage(model: Model) -> Iterator[Table]:
 
 def host_links(model: Model) -> Iterator[Table]:
     """Yield what each GPU shows by itself."""
-    names = {"h2d": 1e9, "d2h": 1e9, "both": 1e9, "own": 1e9, "product": 1e12, "h2d_lag": 1e-6, "d2h_lag": 1e-6}
     rows = [["", "from host", "to host", "both", "own memory", "product", "lag from", "lag to"]]
     rows += [["", *["GB/s"] * 4, "TFLOP/s", "us", "us"]]
     for record in model.nodes.values():
         for gpu in dicts((record.probe_results.get("hostlink") or {}).get("gpus")):
-            values = [number(gpu.get(name)) for name in names]
-            cells = ["-" if v is None else f"{v / unit:.3g}" for v, unit in zip(values, names.values(), strict=True)]
+            values = ((number(gpu.get(name)), unit) for name, unit in SCALES.items())
+            cells = ["-" if value is None else f"{value / unit:.3g}" for value, unit in values]
             rows.append([one_line(f"{record.name}:{gpu.get('index')}", 60), *cells])
     if len(rows) > 2:
         yield shortened(Table("each GPU alone, results checked", rows), "GPUs", "--json has them all")

@@ -13,12 +13,14 @@ from fabtui_node.registry import Judgement, ProbeSpec
 
 #: Share of the rate of its PCIe link below which copies are slow; healthy ones reach 0.8 to 0.9.
 OF_LINK = 0.6
-#: Quantities that GPUs of a node are compared by: title, least share of the median, unit, and how many make one.
+#: What a GPU is measured by, and how much of it (bytes/s, operations/s, s) makes its unit.
+SCALES = {"h2d": 1e9, "d2h": 1e9, "both": 1e9, "own": 1e9, "product": 1e12, "h2d_lag": 1e-6, "d2h_lag": 1e-6}
+#: Quantities that GPUs of a node are compared by: title, least share of the median, and unit.
 QUANTITIES = {
-    "h2d": ("copies from the host", 0.85, "GB/s", 1e9),
-    "d2h": ("copies to the host", 0.85, "GB/s", 1e9),
-    "own": ("copies within its memory", 0.9, "GB/s", 1e9),
-    "product": ("the product of matrices", 0.92, "TFLOP/s", 1e12),
+    "h2d": ("copies from the host", 0.85, "GB/s"),
+    "d2h": ("copies to the host", 0.85, "GB/s"),
+    "own": ("copies within its memory", 0.9, "GB/s"),
+    "product": ("the product of matrices", 0.92, "TFLOP/s"),
 }
 #: Minimum number of GPUs that are compared.
 _FEWEST = 3
@@ -32,12 +34,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 def summary(gpus: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return the value of a node: ``gpus``, and of each quantity the worst, in GB/s (TFLOP/s, us)."""
     value: Dict[str, Any] = {"gpus": gpus}
-    for name in ("h2d", "d2h", "both", "own", "product", "h2d_lag", "d2h_lag"):
+    for name, unit in SCALES.items():
         known = [number for gpu in gpus if (number := count(gpu, name)) is not None]
-        lag = name.endswith("_lag")
         if known:
-            unit = 1e-6 if lag else 1e12 if name == "product" else 1e9
-            value[name] = round((max if lag else min)(known) / unit, 3)
+            value[name] = round((max if name.endswith("_lag") else min)(known) / unit, 3)
     return value
 
 
@@ -51,12 +51,13 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
         elif gpu.get("error"):
             judged.add(gpu, "hostlink", "warn", "not measured: %s" % str(gpu["error"])[:200])
         _link(gpu, judged)
-    for name, (title, least, unit, of) in QUANTITIES.items():
+    for name, (title, least, unit) in QUANTITIES.items():
         known = [(number, gpu) for gpu in gpus if (number := count(gpu, name)) is not None]
         middle = sorted(number for number, _ in known)[len(known) // 2] if len(known) >= _FEWEST else 0.0
         for number, gpu in known:
             if number < least * middle:
-                text = "%s at %.1f %s, and %.1f are usual on this node" % (title, number / of, unit, middle / of)
+                shown = number / SCALES[name], unit, middle / SCALES[name]
+                text = "%s at %.1f %s, and %.1f are usual on this node" % (title, *shown)
                 judged.add(gpu, "hostlink", "bad", text)
     return judged.all()
 
