@@ -74,12 +74,16 @@ class PairedTest:
             for name, row in self._rows.items()
         }
 
+    @property
+    def _enough(self) -> float:
+        """The evidence from which one is slower."""
+        return math.log(len(self._rows) * (1 - MISSED) / FALSE_ALARMS)
+
     def slower(self) -> list[Slower]:
         """Return those that are slower, the slowest first."""
         if self.sweeps < FEWEST_SWEEPS:
             return []
-        enough = math.log(len(self._rows) * (1 - MISSED) / FALSE_ALARMS)
-        found = [name for name, value in self.evidence().items() if value > enough]
+        found = [name for name, value in self.evidence().items() if value > self._enough]
         shares = {name: 1 - math.exp(statistics.median(self._rows[name])) for name in found}
         return [Slower(name, shares[name], self.sweeps) for name in sorted(found, key=lambda name: -shares[name])]
 
@@ -88,8 +92,7 @@ class PairedTest:
         """Return True once each is known to be slower, or not to be: more sweeps show nothing new."""
         if self.sweeps < FEWEST_SWEEPS:
             return False
-        enough = math.log(len(self._rows) * (1 - MISSED) / FALSE_ALARMS)
-        return all(value > enough or value < math.log(MISSED) for value in self.evidence().values())
+        return all(value > self._enough or value < math.log(MISSED) for value in self.evidence().values())
 
 
 class Suspect(NamedTuple):

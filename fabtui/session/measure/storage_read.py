@@ -40,7 +40,7 @@ class StorageRead:
         for many in steps(len(nodes)):
             reads = await self._together(nodes[:many])
             if total := _total(reads.values()):
-                curve.append([*total])
+                curve.append(list(total))
         for node in nodes:
             self._report(node, first.get(node), reads.get(node), curve)
         if curve:
