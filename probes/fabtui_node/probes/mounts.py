@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List
 
 from fabtui_node.probes.judgement import count, judgement, objects
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.system import sysfs
+from fabtui_node.system import mountinfo, sysfs
 
 #: File systems whose server may be gone; of FUSE, those that are named ``fuse.NAME``.
 _REMOTE = ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "wekafs", "9p", "orangefs", "glusterfs")
@@ -29,17 +29,13 @@ ROOM, FILES = 16 << 20, 64
 def parse_mounts(text: str) -> List[Dict[str, Any]]:
     """Return ``{"path", "type", "remote", "read_only"}`` of ``/proc/self/mountinfo``, without mounts of other kinds."""
     mounts: Dict[str, Dict[str, Any]] = {}
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
-        if len(fields) < 6 or len(kind) < 3:
-            continue
-        remote = kind[0] in _REMOTE or (kind[0].startswith("fuse.") and kind[0] not in _OWN_FUSE)
-        if remote or kind[0] in _DISKS:
-            path = fields[4].replace("\\040", " ")[:300]
+    for line in mountinfo.mount_lines(text):
+        remote = line.kind in _REMOTE or (line.kind.startswith("fuse.") and line.kind not in _OWN_FUSE)
+        if remote or line.kind in _DISKS:
+            path = mountinfo.plain(line.point)[:300]
             # The option of the mount is intended; that of the file system is what the kernel did after an error.
-            changed = "ro" in kind[2].split(",") and "ro" not in fields[5].split(",")
-            mounts[path] = {"path": path, "type": kind[0][:40], "remote": remote, "read_only": changed}
+            changed = "ro" in line.more.split(",") and "ro" not in line.options.split(",")
+            mounts[path] = {"path": path, "type": line.kind[:40], "remote": remote, "read_only": changed}
     return list(mounts.values())[:_MOST]
 
 

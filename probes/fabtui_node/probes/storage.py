@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.probes.judgement import judgement
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.system import sysfs
+from fabtui_node.system import mountinfo, sysfs
 
 #: Bytes per read; a multiple of every block size, as O_DIRECT requires.
 BLOCK = 4 * 1024 * 1024
@@ -58,14 +58,10 @@ def open_file(path: str, flags: int = 0) -> int:
 def filesystem_of(path: str, mounts: str) -> Optional[str]:
     """Return type and source of the file system of a path, of the content of /proc/self/mountinfo."""
     best: Optional[Tuple[int, str]] = None
-    for line in mounts.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
-        if len(fields) < 5 or len(kind) < 2:
-            continue
-        point = fields[4].replace("\\040", " ").rstrip("/")
+    for line in mountinfo.mount_lines(mounts):
+        point = mountinfo.plain(line.point).rstrip("/")
         if (path == point or path.startswith(point + "/")) and (best is None or len(point) >= best[0]):
-            best = len(point), "%s %s" % (kind[0], kind[1])
+            best = len(point), "%s %s" % (line.kind, line.source)
     return best[1][:200] if best is not None else None
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from fabtui_node.system import sysfs
+from fabtui_node.system import mountinfo, sysfs
 
 #: Version 1 shows a limit near 2^63 where there is none.
 _NO_LIMIT = 1 << 62
@@ -29,14 +29,11 @@ class Mount(NamedTuple):
 def parse_mounts(text: str) -> List[Mount]:
     """Return the hierarchies in ``/proc/self/mountinfo``."""
     mounts = []
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
-        if len(fields) < 6 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        root, point = (word.replace("\\040", " ") for word in fields[3:5])
-        version = 1 if kind[0] == "cgroup" else 2
-        mounts.append(Mount(version, root, point, tuple(kind[2].split(",")) if version == 1 else ()))
+    for line in mountinfo.mount_lines(text):
+        if line.kind in ("cgroup", "cgroup2"):
+            version = 1 if line.kind == "cgroup" else 2
+            controllers = tuple(line.more.split(",")) if version == 1 else ()
+            mounts.append(Mount(version, mountinfo.plain(line.root), mountinfo.plain(line.point), controllers))
     return mounts
 
 

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Callable, Iterator, Tuple
 
-from fabtui_node.system import cgroups, sysfs
+from fabtui_node.system import cgroups, mountinfo, sysfs
 
 Pairs = Iterator[Tuple[str, object]]
 #: Returns what stands for a text that is not sent.
@@ -99,12 +99,10 @@ def groups(hidden: Hidden) -> Pairs:
 
 
 def mounts(hidden: Hidden) -> Pairs:
-    for line in (sysfs.text("/proc/self/mountinfo", limit=1 << 18) or "").splitlines():
-        left, _, right = line.partition(" - ")
-        cells, kind = left.split(), right.split()
-        if len(cells) > 5 and len(kind) > 2:
-            source = _ACCOUNT.sub("", kind[1]) if kind[0] in ("nfs", "nfs4", "lustre") else ""
-            yield "mount." + cells[4], "%s %s %s" % (kind[0], source, shown_options(cells[5] + "," + kind[2], hidden))
+    for line in mountinfo.mount_lines(sysfs.text("/proc/self/mountinfo", limit=1 << 18) or ""):
+        source = _ACCOUNT.sub("", line.source) if line.kind in ("nfs", "nfs4", "lustre") else ""
+        options = shown_options(line.options + "," + line.more, hidden)
+        yield "mount." + line.point, "%s %s %s" % (line.kind, source, options)
     for place in {*_PLACES, os.environ.get("TMPDIR", "/tmp"), os.path.expanduser("~")}:
         try:
             state = os.statvfs(place)
