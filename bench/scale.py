@@ -10,7 +10,7 @@ There is no history of the site, which takes 2 MB more. CPU counts the controlle
 another checkout, each case runs there as well, right after ours. The last lines compare the CPU per pair.
 
 With ``--launch`` a played srun starts the nodes by one call, and each calls back with its proof; four processes play
-them. ``--dying`` nodes break in mid-sweep: each planned pair has a result, and those of the others are good.
+them. ``--dying`` nodes break in mid-sweep: each planned pair has a result, and the results of all other nodes are good.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Sweeps until a node that is 1 % slower is found, and false alarms.
 
-Simulated at noise of recordings: the values of a sweep drift together, each has noise of its own, and GPUs of a kind
+Simulated at noise of recordings: the values of a sweep drift together, each has independent noise, and GPUs of a kind
 differ a little for good. Prints the bars: found within 60 sweeps in 95 % of the cases, false alarms in at most 1 %.
 """
 

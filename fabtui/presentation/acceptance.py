@@ -36,7 +36,7 @@ _TESTED = (Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT, Verdict.WR
 
 
 class ItemOutcome(StrEnum):
-    """What became of an item."""
+    """Outcome of an item."""
 
     PASS = "pass"  # noqa: S105 - a word
     FAIL = "fail"

@@ -10,7 +10,7 @@ class MountLine(NamedTuple):
 
     root: str
     point: str
-    options: str  #: Of the mount.
+    options: str  #: Options of the mount.
     kind: str  #: Type of the file system.
     source: str
     more: str  #: Options of the file system.
